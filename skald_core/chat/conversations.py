@@ -1,0 +1,140 @@
+"""Conversation rows of one owner: title, pin, unread mark, chosen model. What was said lives in the loop's store."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from skald_core.errors import BadInput, NotFound
+from skald_core.loop.database import Connection, Database
+
+__all__ = ("Conversation", "ConversationPage", "Conversations", "title_from")
+
+TITLE_LENGTH = 120
+
+
+class Conversation(msgspec.Struct, frozen=True):
+    """A conversation's own row; times are seconds since the epoch."""
+
+    id: str
+    title: str
+    created_at: float
+    updated_at: float
+    unread: bool
+    pinned: bool
+    model: str | None
+    source: str
+
+
+class ConversationPage(msgspec.Struct, frozen=True):
+    items: list[Conversation]
+    next: str | None
+
+
+_COLUMNS = "id, title, created_at, updated_at, unread, pinned, model_pin, source"
+
+
+def _conversation(row: tuple[Any, ...]) -> Conversation:
+    return Conversation(row[0], row[1], row[2], row[3], bool(row[4]), bool(row[5]), row[6], row[7])
+
+
+def title_from(text: str) -> str:
+    """A title made of a first message: its first line, cut at a word."""
+    line = " ".join(text.strip().partition("\n")[0].split())
+    if len(line) <= 60:
+        return line
+    return line[:60].rsplit(" ", 1)[0].rstrip(",.;:") + "…"
+
+
+class Conversations:
+    """Reads and writes the rows of one owner's database; the database is the owner, so no id of another can be reached."""
+
+    def __init__(self, database: Database, *, now: Callable[[], float]) -> None:
+        self._db = database
+        self._now = now
+
+    async def create(self, *, client_id: str | None = None, title: str = "", model: str | None = None, source: str = "web") -> Conversation:
+        """A new row; the same ``client_id`` gives the same one."""
+        now = self._now()
+        conversation_id = secrets.token_urlsafe(12)
+
+        def work(c: Connection) -> Conversation:
+            c.execute(
+                "INSERT INTO conversations(id,client_id,title,source,model_pin,created_at,updated_at) VALUES(?,?,?,?,?,?,?) "
+                "ON CONFLICT(client_id) DO NOTHING",
+                (conversation_id, client_id, title.strip()[:TITLE_LENGTH], source, model, now, now),
+            )
+            where, value = ("client_id=?", client_id) if client_id is not None else ("id=?", conversation_id)
+            return _conversation(c.execute(f"SELECT {_COLUMNS} FROM conversations WHERE {where}", (value,)).fetchone())
+
+        return await self._db.write(work)
+
+    async def get(self, conversation_id: str) -> Conversation:
+        """Raises NotFound."""
+        query = f"SELECT {_COLUMNS} FROM conversations WHERE id=?"
+        row = await self._db.read(lambda c: c.execute(query, (conversation_id,)).fetchone())
+        if row is None:
+            raise NotFound("This conversation does not exist (any more).", code="conversation_not_found")
+        return _conversation(row)
+
+    async def page(self, *, before: str | None = None, limit: int = 50, q: str = "") -> ConversationPage:
+        """Newest first. ``before`` is the cursor of the last page; ``q`` filters titles."""
+        where, values = ["1"], []
+        if before is not None:
+            stamp, _, last = before.partition("~")
+            try:
+                values += [float(stamp), float(stamp), last]
+            except ValueError:
+                raise BadInput("this is no cursor of a conversation list", code="bad_cursor") from None
+            where.append("(updated_at < ? OR (updated_at = ? AND id < ?))")
+        if q.strip():
+            escaped = q.strip().replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+            where.append("title LIKE ? ESCAPE '\\'")
+            values.append(f"%{escaped}%")
+        limit = max(1, min(limit, 200))
+        query = f"SELECT {_COLUMNS} FROM conversations WHERE {' AND '.join(where)} ORDER BY updated_at DESC, id DESC LIMIT ?"
+        rows = await self._db.read(lambda c: c.execute(query, (*values, limit + 1)).fetchall())
+        items = [_conversation(row) for row in rows[:limit]]
+        more = len(rows) > limit
+        return ConversationPage(items, f"{items[-1].updated_at!r}~{items[-1].id}" if more else None)
+
+    async def change(
+        self,
+        conversation_id: str,
+        *,
+        title: str | None = None,
+        pinned: bool | None = None,
+        unread: bool | None = None,
+        model: str | None | msgspec.UnsetType = msgspec.UNSET,
+        touch: bool = False,
+    ) -> Conversation:
+        await self.get(conversation_id)
+        changes: dict[str, Any] = {}
+        if title is not None:
+            changes["title"] = " ".join(title.split())[:TITLE_LENGTH]
+        if pinned is not None:
+            changes["pinned"] = int(pinned)
+        if unread is not None:
+            changes["unread"] = int(unread)
+        if model is not msgspec.UNSET:
+            changes["model_pin"] = model
+        if touch:
+            changes["updated_at"] = self._now()
+        if changes:
+            sets = ", ".join(f"{k}=?" for k in changes)
+            values = (*changes.values(), conversation_id)
+            await self._db.write(lambda c: c.execute(f"UPDATE conversations SET {sets} WHERE id=?", values))
+        return await self.get(conversation_id)
+
+    async def name_if_untitled(self, conversation_id: str, text: str) -> None:
+        title = title_from(text)
+        await self._db.write(
+            lambda c: c.execute("UPDATE conversations SET title=? WHERE id=? AND title=''", (title, conversation_id))
+        )
+
+    async def delete(self, conversation_id: str) -> None:
+        """Remove the row and its requests."""
+        await self._db.write(lambda c: c.execute("DELETE FROM conversations WHERE id=?", (conversation_id,)))

@@ -1,0 +1,204 @@
+"""Accounts: creating, signing in, changing a password. Every fetch by id happens here, at the data layer."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from typing import Any
+
+import msgspec
+from sqlcipher3 import dbapi2 as sqlite
+
+from skald_core.errors import BadInput, Conflict, NotFound
+from skald_core.identity import crypto
+from skald_core.identity.crypto import KdfParams, KeyDeriver
+from skald_core.identity.models import User
+from skald_core.identity.passwords import check_password
+from skald_core.identity.vault import Vault
+from skald_core.loop.database import Connection, Database
+
+__all__ = ("Unlocked", "Users")
+
+_USERNAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}")
+_COLUMNS = "id, username, display_name, role_id, encrypted, active, locale, created_at"
+_EDITABLE = frozenset({"display_name", "locale"})
+
+
+class Unlocked(msgspec.Struct, frozen=True):
+    """A user whose password was just proved. ``key`` opens their file; keep it no longer than needed."""
+
+    user: User
+    key: bytes | None
+    token_version: int
+
+
+def _user(row: tuple[Any, ...]) -> User:
+    return User(
+        id=row[0],
+        username=row[1],
+        display_name=row[2],
+        role=row[3],
+        encrypted=bool(row[4]),
+        active=bool(row[5]),
+        locale=row[6],
+        created_at=row[7],
+    )
+
+
+class Users:
+    """The accounts of this instance, over ``system.db`` and the vault."""
+
+    def __init__(self, database: Database, vault: Vault, deriver: KeyDeriver) -> None:
+        self._db = database
+        self._vault = vault
+        self._kdf = deriver
+        self._decoy_salt = crypto.new_salt()
+
+    async def count(self) -> int:
+        return await self._db.read(lambda c: int(c.execute("SELECT count(*) FROM users").fetchone()[0]))
+
+    async def all(self) -> list[User]:
+        query = f"SELECT {_COLUMNS} FROM users ORDER BY username"
+        return [_user(row) for row in await self._db.read(lambda c: c.execute(query).fetchall())]
+
+    async def get(self, user_id: str) -> User:
+        """Raises NotFound."""
+        query = f"SELECT {_COLUMNS} FROM users WHERE id=?"
+        row = await self._db.read(lambda c: c.execute(query, (user_id,)).fetchone())
+        if row is None:
+            raise NotFound(f"there is no user {user_id!r}", code="user_not_found")
+        return _user(row)
+
+    async def create(
+        self,
+        *,
+        username: str,
+        password: str,
+        display_name: str = "",
+        role: str,
+        encrypted: bool = True,
+        locale: str = "",
+        first: bool = False,
+    ) -> Unlocked:
+        """Create the account and its database file; on any failure neither remains.
+
+        ``first=True`` succeeds only while there are no users (the set-up race has one winner). Raises BadInput for a bad
+        name or weak password, Conflict ``username_taken`` or ``already_set_up``.
+        """
+        name = username.strip().lower()
+        if not _USERNAME.fullmatch(name):
+            raise BadInput(
+                "A user name has 1 to 32 letters a–z, digits, dots, dashes or underscores and starts with a letter or digit.",
+                code="bad_username",
+            )
+        display = (display_name.strip() or name)[:80]
+        check_password(password, name)
+        await self._check_free(name, first=first)
+        user_id = secrets.token_hex(8)
+        salt = crypto.new_salt()
+        derived = await self._kdf.derive(password, salt)
+        key = crypto.new_data_key() if encrypted else None
+        sealed = crypto.seal(key, derived, owner=user_id) if key is not None else None
+        now = time.time()
+        row = (
+            user_id, name, display, role, int(encrypted), msgspec.json.encode(self._kdf.params).decode(), salt, sealed,
+            None if encrypted else derived, locale, now, now,
+        )  # fmt: skip
+
+        def insert(c: Connection) -> None:
+            if first and c.execute("SELECT 1 FROM users LIMIT 1").fetchone():
+                raise _already_set_up()
+            try:
+                c.execute(
+                    "INSERT INTO users(id,username,display_name,role_id,encrypted,kdf,salt,sealed_key,password_hash,locale,"
+                    "created_at,updated_at) VALUES(?,?,?,?,?,?,?,?,?,?,?,?)",
+                    row,
+                )
+            except sqlite.IntegrityError:
+                raise _taken(name) from None
+
+        try:
+            await self._vault.unlock(user_id, key)
+            await self._db.write(insert)
+        except BaseException:
+            await self._vault.delete_file(user_id)
+            raise
+        return Unlocked(await self.get(user_id), key, 1)
+
+    async def _check_free(self, name: str, *, first: bool) -> None:
+        def check(c: Connection) -> None:
+            if first and c.execute("SELECT 1 FROM users LIMIT 1").fetchone():
+                raise _already_set_up()
+            if c.execute("SELECT 1 FROM users WHERE username=?", (name,)).fetchone():
+                raise _taken(name)
+
+        await self._db.read(check)
+
+    async def verify(self, username: str, password: str) -> Unlocked | None:
+        """Prove a password. None for an unknown name, a wrong password or an inactive account, after equal work."""
+        query = "SELECT id, kdf, salt, sealed_key, password_hash, active, token_version FROM users WHERE username=?"
+        row = await self._db.read(lambda c: c.execute(query, (username.strip().lower(),)).fetchone())
+        if row is None:
+            await self._kdf.derive(password, self._decoy_salt)
+            return None
+        user_id, kdf, salt, sealed, stored, active, token_version = row
+        derived = await self._kdf.derive(password, salt, msgspec.json.decode(kdf, type=KdfParams))
+        key: bytes | None = None
+        if sealed is not None:
+            key = crypto.unseal(sealed, derived, owner=user_id)
+            proved = key is not None
+        else:
+            proved = stored is not None and crypto.constant_time_equal(stored, derived)
+        if not proved or not active:
+            return None
+        return Unlocked(await self.get(user_id), key, token_version)
+
+    async def change_password(self, user_id: str, old: str, new: str) -> int:
+        """Re-seal the same data key under a new password; returns the new token version, which ends every other session.
+
+        Raises BadInput ``wrong_password`` or for a weak new one.
+        """
+        user = await self.get(user_id)
+        proved = await self.verify(user.username, old)
+        if proved is None:
+            raise BadInput("The current password is not right.", code="wrong_password")
+        check_password(new, user.username)
+        salt = crypto.new_salt()
+        derived = await self._kdf.derive(new, salt)
+        sealed = crypto.seal(proved.key, derived, owner=user_id) if proved.key is not None else None
+        values = (
+            msgspec.json.encode(self._kdf.params).decode(), salt, sealed, None if sealed else derived, time.time(), user_id,
+        )  # fmt: skip
+
+        def update(c: Connection) -> int:
+            c.execute(
+                "UPDATE users SET kdf=?, salt=?, sealed_key=?, password_hash=?, updated_at=?, token_version=token_version+1 "
+                "WHERE id=?",
+                values,
+            )
+            c.execute("DELETE FROM login_sessions WHERE user_id=?", (user_id,))
+            return int(c.execute("SELECT token_version FROM users WHERE id=?", (user_id,)).fetchone()[0])
+
+        return await self._db.write(update)
+
+    async def update(self, user_id: str, **changes: str) -> User:
+        """Change ``display_name`` or ``locale``."""
+        unknown = set(changes) - _EDITABLE
+        if unknown:
+            raise BadInput(f"a profile has no field {sorted(unknown)[0]!r}")
+        if "display_name" in changes and not 1 <= len(changes["display_name"].strip()) <= 80:
+            raise BadInput("A display name has 1 to 80 characters.", code="bad_display_name")
+        sets = ", ".join(f"{k}=?" for k in changes)
+        if sets:
+            values = (*(v.strip() for v in changes.values()), time.time(), user_id)
+            await self._db.write(lambda c: c.execute(f"UPDATE users SET {sets}, updated_at=? WHERE id=?", values))
+        return await self.get(user_id)
+
+
+def _already_set_up() -> Conflict:
+    return Conflict("This instance has been set up already; sign in instead.", code="already_set_up")
+
+
+def _taken(name: str) -> Conflict:
+    return Conflict(f"The user name {name!r} is taken; choose another.", code="username_taken", name=name)

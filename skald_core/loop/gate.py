@@ -1,0 +1,85 @@
+"""The permission seam. The loop judges every call before it runs; anything but a clear *allow* means it does not run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from skald_core.loop.tools import Tool, ToolContext
+
+__all__ = ("Allow", "AllowAll", "Ask", "Deny", "DenyAll", "Gate", "PendingCall", "Suspend", "Verdict")
+
+
+class PendingCall(msgspec.Struct, frozen=True):
+    """A validated call waiting to be judged. ``raw`` is the JSON object, ``arguments`` what ``tool.validate`` made of it."""
+
+    tool: Tool
+    raw: dict[str, Any]
+    arguments: Any
+    summary: str
+    context: ToolContext
+
+
+class Allow(msgspec.Struct, frozen=True):
+    """Run it. ``raw`` replaces the arguments; they are validated and judged again before they run."""
+
+    raw: dict[str, Any] | None = None
+
+
+class Deny(msgspec.Struct, frozen=True):
+    """Do not run it; ``reason`` is what the model is told."""
+
+    reason: str
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """A person must decide. ``details`` is JSON for the card; ``state`` is the gate's own and comes back in ``ask``."""
+
+    reason: str
+    details: dict[str, Any] = {}
+    state: Any = None
+
+
+class Suspend(msgspec.Struct, frozen=True):
+    """Nobody can be reached now: leave the call awaiting and end the turn."""
+
+
+Verdict = Allow | Deny | Ask
+
+
+class Gate(Protocol):
+    """Judges calls.
+
+    ``judge`` is quick and asks nobody; it returns one verdict per call, in order. The loop then stores every asked call
+    as *awaiting*, emits **one** permission_request event for all of them, and calls ``ask`` for each concurrently. An
+    exception in either method is a denial.
+    """
+
+    async def judge(self, calls: Sequence[PendingCall]) -> Sequence[Verdict]: ...
+
+    async def ask(self, call: PendingCall, verdict: Ask) -> Allow | Deny | Suspend: ...
+
+
+class AllowAll:
+    """Runs everything; for tests and trusted scripts."""
+
+    async def judge(self, calls: Sequence[PendingCall]) -> Sequence[Verdict]:
+        return [Allow() for _ in calls]
+
+    async def ask(self, call: PendingCall, verdict: Ask) -> Allow | Deny | Suspend:
+        return Deny("nobody to ask")
+
+
+class DenyAll:
+    """Refuses everything with one reason; what an agent without a gate gets."""
+
+    def __init__(self, reason: str = "no permission engine is configured, so no tool may run") -> None:
+        self.reason = reason
+
+    async def judge(self, calls: Sequence[PendingCall]) -> Sequence[Verdict]:
+        return [Deny(self.reason) for _ in calls]
+
+    async def ask(self, call: PendingCall, verdict: Ask) -> Allow | Deny | Suspend:
+        return Deny(self.reason)

@@ -1,0 +1,279 @@
+"""The writes a store knows. A list of them is one batch: all of it becomes durable, or none of it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from skald_core.loop.records import MessageStatus, QueueKind
+from skald_core.loop.types import (
+    Attachment,
+    CallId,
+    CallState,
+    ConversationId,
+    FrameId,
+    MessageId,
+    ResultKind,
+    Role,
+    Usage,
+)
+
+__all__ = (
+    "AddDraft",
+    "AppendMessage",
+    "ClearDraft",
+    "CloseFrame",
+    "CloseRun",
+    "DeleteQueued",
+    "Dequeue",
+    "EditQueued",
+    "Enqueue",
+    "MergeCallExtras",
+    "NewCall",
+    "Op",
+    "OpenFrame",
+    "OpenRun",
+    "ReorderQueue",
+    "ResolveCall",
+    "SaveCheckpoint",
+    "SetCallState",
+    "SetHead",
+    "SettleCalls",
+    "Stored",
+    "UpdateMessage",
+)
+
+
+class NewCall(msgspec.Struct, frozen=True):
+    """A call to record with its message. An empty ``tool_use_id`` gets one made from the call's id."""
+
+    name: str
+    arguments: str
+    tool_use_id: str = ""
+    state: CallState = "running"
+
+
+class OpenFrame(msgspec.Struct, frozen=True):
+    """Open a frame. A conversation has one root frame: opening it again returns the one that exists."""
+
+    conversation: ConversationId
+    agent: str = ""
+    parent: FrameId | None = None
+    parent_call: CallId | None = None
+    depth: int = 0
+    title: str = ""
+    meta: dict[str, Any] = {}
+    at: int = 0
+
+
+class CloseFrame(msgspec.Struct, frozen=True):
+    frame: FrameId
+
+
+class AppendMessage(msgspec.Struct, frozen=True):
+    """Add a message and make it its frame's head.
+
+    ``frame=None`` means the frame opened earlier in the same batch. ``parent="head"`` follows the current head; an id or
+    None opens a branch there. With a ``client_id`` the conversation already knows, nothing is stored, the batch ends
+    there, and the result of this and every later op names what was stored the first time.
+    """
+
+    frame: FrameId | None
+    role: Role
+    content: str
+    parent: MessageId | Literal["head"] | None = "head"
+    reasoning: str = ""
+    reasoning_signature: str = ""
+    status: MessageStatus = "ok"
+    synthetic: bool = False
+    client_id: str = ""
+    attachments: tuple[Attachment, ...] = ()
+    metadata: dict[str, Any] = {}
+    replay: dict[str, Any] | None = None
+    provider: str = ""
+    model: str = ""
+    usage: Usage | None = None
+    duration_ms: int | None = None
+    calls: tuple[NewCall, ...] = ()
+    at: int = 0
+
+
+class UpdateMessage(msgspec.Struct, frozen=True):
+    """Change a message's status or metadata; None leaves a field alone."""
+
+    message: MessageId
+    status: MessageStatus | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class ResolveCall(msgspec.Struct, frozen=True):
+    """Give a call its result. The only way to a terminal state; a call that is terminal already is left as it is."""
+
+    call: CallId
+    state: Literal["done", "failed", "cancelled", "rejected"]
+    result: str
+    result_kind: ResultKind
+    media: tuple[Attachment, ...] = ()
+    extras: dict[str, Any] = {}
+    duration_ms: int | None = None
+    at: int = 0
+
+
+class SetCallState(msgspec.Struct, frozen=True):
+    """Move an open call between ``running`` and ``awaiting``; ``effective`` replaces the arguments that will run."""
+
+    call: CallId
+    state: Literal["running", "awaiting"]
+    effective: str | None = None
+
+
+class SettleCalls(msgspec.Struct, frozen=True):
+    """Resolve every open call of a frame alike; the result lists the calls it resolved.
+
+    ``keep_awaiting`` leaves those that wait for a person.
+    """
+
+    frame: FrameId
+    state: Literal["failed", "cancelled"]
+    result: str
+    result_kind: ResultKind
+    keep_awaiting: bool = False
+    at: int = 0
+
+
+class MergeCallExtras(msgspec.Struct, frozen=True):
+    """Add keys to a call's extras; an unknown call is ignored."""
+
+    call: CallId
+    extras: dict[str, Any]
+
+
+class SetHead(msgspec.Struct, frozen=True):
+    """Show another branch: the next message follows ``message``. None means before the first message."""
+
+    frame: FrameId
+    message: MessageId | None
+
+
+class SaveCheckpoint(msgspec.Struct, frozen=True):
+    frame: FrameId
+    summary: str
+    covered_up_to: MessageId
+    tokens_before: int = 0
+    model: str = ""
+    at: int = 0
+
+
+class Enqueue(msgspec.Struct, frozen=True):
+    """Queue input at the end. A known ``client_id`` stores nothing, as in :class:`AppendMessage`."""
+
+    conversation: ConversationId
+    content: str
+    kind: QueueKind = "user"
+    client_id: str = ""
+    attachments: tuple[Attachment, ...] = ()
+    metadata: dict[str, Any] = {}
+    at: int = 0
+
+
+class EditQueued(msgspec.Struct, frozen=True):
+    """Change waiting input; None leaves a field alone. Fails the batch when it no longer waits."""
+
+    queued: int
+    content: str | None = None
+    kind: QueueKind | None = None
+
+
+class DeleteQueued(msgspec.Struct, frozen=True):
+    """Forget waiting input. Its client id stays known, so a late resend does not bring it back."""
+
+    queued: int
+
+
+class ReorderQueue(msgspec.Struct, frozen=True):
+    """Put the named inputs first, in this order."""
+
+    conversation: ConversationId
+    order: tuple[int, ...]
+
+
+class Dequeue(msgspec.Struct, frozen=True):
+    """Turn waiting input into a message at the frame's head. Fails the batch when it no longer waits.
+
+    ``context`` is hook text to keep in the message's metadata under ``hook_context``.
+    """
+
+    queued: int
+    frame: FrameId | None
+    context: str = ""
+    at: int = 0
+
+
+class OpenRun(msgspec.Struct, frozen=True):
+    """Mark a turn as begun. Replaces the conversation's open run. ``frame=None`` as in :class:`AppendMessage`."""
+
+    id: str
+    conversation: ConversationId
+    frame: FrameId | None
+    at: int = 0
+
+
+class CloseRun(msgspec.Struct, frozen=True):
+    conversation: ConversationId
+
+
+class AddDraft(msgspec.Struct, frozen=True):
+    """Keep another piece of output that is still streaming."""
+
+    frame: FrameId
+    content: str = ""
+    reasoning: str = ""
+    model: str = ""
+
+
+class ClearDraft(msgspec.Struct, frozen=True):
+    """Drop a frame's draft; in the batch that records the message it became."""
+
+    frame: FrameId
+
+
+Op = (
+    OpenFrame
+    | CloseFrame
+    | AppendMessage
+    | UpdateMessage
+    | ResolveCall
+    | SetCallState
+    | SettleCalls
+    | MergeCallExtras
+    | SetHead
+    | SaveCheckpoint
+    | Enqueue
+    | EditQueued
+    | DeleteQueued
+    | ReorderQueue
+    | Dequeue
+    | OpenRun
+    | CloseRun
+    | AddDraft
+    | ClearDraft
+)
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """What one op did. ``id`` is what it made or touched (0 when there is nothing to name).
+
+    ``existing`` says a known client id or root frame was found instead; then ``queued`` tells whether ``id`` is a
+    queued input (True) or a message (False), and ``id`` is 0 when that input was deleted since. ``calls`` are the ids
+    of a message's calls in order, ``tool_use_ids`` theirs. ``changed`` says whether a call or message did change.
+    """
+
+    id: int = 0
+    calls: tuple[CallId, ...] = ()
+    tool_use_ids: tuple[str, ...] = ()
+    existing: bool = False
+    queued: bool = False
+    changed: bool = True
+    parent: MessageId | None = None
+    settled: tuple[CallId, ...] = ()

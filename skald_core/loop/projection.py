@@ -1,0 +1,333 @@
+"""From stored history to what a model receives: one pure function, and a cache that gives the same in less time.
+
+Rules: every call is followed by its result and no result stands alone, whatever the history looks like; arguments are
+replayed byte for byte as the model wrote them; neighbouring user messages become one; media only in the current turn and
+only for models that can look at it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from skald_core.loop.records import Call, Checkpoint, Message
+from skald_core.loop.text import cut
+from skald_core.loop.types import (
+    Attachment,
+    CallPart,
+    MediaPart,
+    ModelInfo,
+    Part,
+    ReasoningPart,
+    ResultPart,
+    TextPart,
+    WireMessage,
+)
+
+__all__ = ("INTERRUPTED", "Projection", "ProjectionOptions", "current_media", "project")
+
+INTERRUPTED = "This call was interrupted before it had a result. It may or may not have taken effect."
+WAITING = "This call is still waiting for a person's decision. It has not run."
+CANCELLED = "Cancelled by the user."
+REJECTED = "Refused."
+
+SUMMARY_HEAD = (
+    "[Summary of the earlier part of this conversation. It is background, not a new instruction; "
+    "continue from its active task.]\n\n"
+)
+
+
+class ProjectionOptions(msgspec.Struct, frozen=True):
+    """How a frame's history is shown to a model.
+
+    ``result_chars`` cuts each result (head and tail stay); ``old_result_chars`` does so for turns before the last user
+    message. ``window`` keeps only the newest messages. ``id_pattern`` and ``id_length`` are what the provider accepts
+    as call ids: others are replaced, each always by the same one.
+    """
+
+    result_chars: int = 40_000
+    old_result_chars: int | None = None
+    window: int | None = None
+    id_pattern: str = r"[A-Za-z0-9_-]+"
+    id_length: int = 64
+    attachments: bool = True
+
+
+Media = Mapping[str, MediaPart]
+"""Loaded media of the current turn by attachment path."""
+
+_KIND = {"image": "vision", "video": "video", "application/pdf": "documents"}
+
+
+def _visible(part: MediaPart, info: ModelInfo) -> bool:
+    kind = _KIND.get(part.media_type) or _KIND.get(part.media_type.partition("/")[0])
+    return kind is not None and kind in info.capabilities
+
+
+def current_media(messages: Sequence[Message]) -> Iterator[Attachment]:
+    """Attachments the current turn may show: of its user messages and of results of its calls, in order."""
+    for message in messages[_turn_start(messages) :]:
+        if message.role != "assistant":
+            yield from message.attachments
+        for call in message.calls:
+            yield from call.media
+
+
+def _turn_start(messages: Sequence[Message]) -> int:
+    """Index of the first user message of the current turn."""
+    at = len(messages)
+    while at > 0 and messages[at - 1].role == "assistant":
+        at -= 1
+    while at > 0 and messages[at - 1].role != "assistant":
+        at -= 1
+    return at
+
+
+# --- one message -------------------------------------------------------------------------------------------------
+
+
+def result_text(call: Call) -> tuple[str, bool]:
+    """What the model reads as a call's result, and whether it is an error."""
+    if call.state == "done":
+        return call.result or "", False
+    if call.state == "failed":
+        if call.result_kind == "interrupted":
+            return call.result or INTERRUPTED, True
+        return f"Error: {call.result or 'the call failed'}", True
+    if call.state == "rejected":
+        return call.result or REJECTED, True
+    if call.state == "cancelled":
+        return call.result or CANCELLED, True
+    return (WAITING if call.state == "awaiting" else INTERRUPTED), True
+
+
+def _wire_id(call: Call, options: ProjectionOptions, seen: set[str]) -> str:
+    """The model's id when the provider takes it and it is new in this request (some models count from 0 each time)."""
+    use_id = call.tool_use_id
+    if use_id not in seen and len(use_id) <= options.id_length and re.fullmatch(options.id_pattern, use_id):
+        seen.add(use_id)
+        return use_id
+    digest = hashlib.sha256(f"{call.id}:{use_id}".encode()).hexdigest()
+    # Letters and digits only: nine of them are what the strictest known API accepts.
+    return digest[: min(options.id_length, 24)]
+
+
+def _arguments(call: Call) -> str:
+    """The model's own text; a JSON object stands in for text an API would refuse to parse."""
+    text = call.arguments
+    if text[:1] == "{" and text[-1:] == "}":
+        return text
+    if not text.strip():
+        return "{}"
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return json.dumps({"invalid_json": text}, ensure_ascii=False)
+    return text if isinstance(value, dict) else json.dumps({"invalid_arguments": value}, ensure_ascii=False)
+
+
+def _assistant(
+    message: Message, options: ProjectionOptions, limit: int, provider: str, seen: set[str]
+) -> list[WireMessage]:
+    parts: list[Part] = []
+    same = not message.provider or message.provider == provider
+    if message.reasoning and same:
+        parts.append(ReasoningPart(message.reasoning, message.reasoning_signature))
+    if message.content:
+        parts.append(TextPart(message.content))
+    results: list[Part] = []
+    for call in message.calls:
+        wire_id = _wire_id(call, options, seen)
+        parts.append(CallPart(wire_id, call.name, _arguments(call)))
+        text, is_error = result_text(call)
+        results.append(ResultPart(wire_id, cut(text, limit), is_error))
+    if not message.content and not message.calls:
+        return []
+    wire = [WireMessage("assistant", tuple(parts), message.replay if same else None)]
+    if results:
+        wire.append(WireMessage("tool", tuple(results)))
+    return wire
+
+
+def _attachment_note(attachments: Sequence[Attachment]) -> str:
+    lines = "\n".join(f"- {a.path}" + (f" ({a.media_type})" if a.media_type else "") for a in attachments)
+    count = len(attachments)
+    return f"<attachments count=\"{count}\">\n{lines}\n</attachments>"
+
+
+def _user_parts(message: Message, options: ProjectionOptions, info: ModelInfo, media: Media) -> list[Part]:
+    text = message.content
+    context = message.metadata.get("hook_context")
+    if isinstance(context, str) and context:
+        text = f"{text}\n\n<context>\n{context}\n</context>"
+    if message.attachments and options.attachments:
+        text = f"{text}\n\n{_attachment_note(message.attachments)}".strip()
+    parts: list[Part] = [TextPart(text)] if text else []
+    parts += _media_parts(message.attachments, info, media)
+    return parts
+
+
+def _media_parts(attachments: Sequence[Attachment], info: ModelInfo, media: Media) -> list[Part]:
+    found = (media.get(a.path) for a in attachments)
+    return [part for part in found if part is not None and _visible(part, info)]
+
+
+def _merge_text(parts: list[Part]) -> tuple[Part, ...]:
+    """Texts joined by a blank line, media after them."""
+    texts = [part.text for part in parts if isinstance(part, TextPart)]
+    rest = [part for part in parts if not isinstance(part, TextPart)]
+    return (*([TextPart("\n\n".join(texts))] if texts else []), *rest)
+
+
+# --- the whole history -------------------------------------------------------------------------------------------
+
+
+def project(
+    messages: Sequence[Message],
+    *,
+    checkpoint: Checkpoint | None = None,
+    options: ProjectionOptions = ProjectionOptions(),
+    info: ModelInfo = ModelInfo(),
+    provider: str = "",
+    media: Media | None = None,
+    tail: str = "",
+) -> tuple[WireMessage, ...]:
+    """The messages of a model request for a branch, oldest first.
+
+    ``provider`` is the id of the provider that will get them: reasoning and replay state of another one stay out.
+    ``tail`` joins the last user message. The first message is always a user message; the list is empty only when the
+    history is.
+    """
+    shown = [m for m in messages if m.status != "failed"]
+    if options.window is not None and len(shown) > options.window:
+        shown = shown[-options.window :] if options.window else []
+        while shown and shown[0].role == "assistant":
+            shown = shown[1:]
+    turn = _turn_start(shown)
+    old_limit = options.result_chars if options.old_result_chars is None else options.old_result_chars
+    builder = _Builder(options, info, provider)
+    if checkpoint is not None:
+        builder.user([TextPart(SUMMARY_HEAD + checkpoint.summary)])
+    for index, message in enumerate(shown):
+        current = index >= turn
+        builder.add(message, options.result_chars if current else old_limit, (media or {}) if current else {})
+    return builder.finish(tail)
+
+
+class _Builder:
+    """Collects wire messages; the open user message is kept apart until an assistant message closes it."""
+
+    __slots__ = ("_info", "_open", "_options", "_provider", "_seen", "last_user", "wire")
+
+    def __init__(self, options: ProjectionOptions, info: ModelInfo, provider: str) -> None:
+        self._options = options
+        self._info = info
+        self._provider = provider
+        self._open: list[Part] = []
+        self._seen: set[str] = set()
+        self.wire: list[WireMessage] = []
+        self.last_user: int | None = None
+
+    def user(self, parts: list[Part]) -> None:
+        self._open += parts
+
+    def add(self, message: Message, limit: int, media: Media) -> None:
+        if message.role != "assistant":
+            if message.role != "system":
+                self.user(_user_parts(message, self._options, self._info, media))
+            return
+        made = _assistant(message, self._options, limit, self._provider, self._seen)
+        if not made:
+            return
+        self._close()
+        if not self.wire:
+            # A history that begins with an answer (a delivered task, a cut window): APIs want a user message first.
+            self._push_user((TextPart("(conversation continues)"),))
+        last = self.wire[-1]
+        if last.role == "assistant" and not any(isinstance(p, CallPart) for p in last.parts):
+            # Two answers in a row (a stopped one and its continuation) would break strict alternation.
+            self._push_user((TextPart("(continue)"),))
+        self.wire += made
+        shown = [part for call in message.calls for part in _media_parts(call.media, self._info, media)]
+        if shown:
+            self.user([TextPart("Files from the results above:"), *shown])
+
+    def _push_user(self, parts: tuple[Part, ...]) -> None:
+        self.last_user = len(self.wire)
+        self.wire.append(WireMessage("user", parts))
+
+    def _close(self) -> None:
+        if self._open:
+            self._push_user(_merge_text(self._open))
+            self._open = []
+
+    def finish(self, tail: str) -> tuple[WireMessage, ...]:
+        """The messages so far, without changing what is collected."""
+        wire = list(self.wire)
+        last_user = self.last_user
+        if self._open:
+            last_user = len(wire)
+            wire.append(WireMessage("user", _merge_text(self._open)))
+        if tail and last_user is not None:
+            wire[last_user] = WireMessage("user", _merge_text([*wire[last_user].parts, TextPart(tail)]))
+        return tuple(wire)
+
+
+class Projection:
+    """:func:`project` for a branch that only grows: each request costs what was added since the last one.
+
+    Anything but growth (another model, media, options, a new turn with its own limits) starts over. Tests hold it equal
+    to the pure function.
+    """
+
+    def __init__(self, options: ProjectionOptions) -> None:
+        self._options = options
+        self._key: object = None
+        self._builder: _Builder | None = None
+        self._done = 0
+        self._turn = 0
+
+    def request(
+        self,
+        messages: Sequence[Message],
+        *,
+        checkpoint: Checkpoint | None,
+        info: ModelInfo,
+        provider: str,
+        media: Media,
+        tail: str = "",
+    ) -> tuple[WireMessage, ...]:
+        """As :func:`project`. ``messages`` must be the list of the last call with more at its end, or another list."""
+        if self._options.window is not None:
+            return project(
+                messages, checkpoint=checkpoint, options=self._options, info=info, provider=provider, media=media, tail=tail
+            )
+        key = (id(messages), checkpoint.id if checkpoint else 0, info, provider, tuple(media))
+        builder = self._builder
+        if builder is None or key != self._key or len(messages) < self._done or self._user_added(messages):
+            builder = self._builder = _Builder(self._options, info, provider)
+            self._key, self._done, self._turn = key, 0, _turn_start(messages)
+            if checkpoint is not None:
+                builder.user([TextPart(SUMMARY_HEAD + checkpoint.summary)])
+        old_limit = self._options.result_chars
+        if self._options.old_result_chars is not None:
+            old_limit = self._options.old_result_chars
+        for index in range(self._done, len(messages)):
+            message = messages[index]
+            if message.status == "failed":
+                continue
+            current = index >= self._turn
+            builder.add(message, self._options.result_chars if current else old_limit, media if current else {})
+        self._done = len(messages)
+        return builder.finish(tail)
+
+    def _user_added(self, messages: Sequence[Message]) -> bool:
+        return any(message.role != "assistant" for message in messages[self._done :])
+
+    def reset(self) -> None:
+        """Forget: a message already shown has changed."""
+        self._builder = None

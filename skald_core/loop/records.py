@@ -1,0 +1,188 @@
+"""What a store keeps: frames, messages, calls, queued input, open runs and compaction checkpoints.
+
+All frozen msgspec structs. Times are integer milliseconds since the Unix epoch, UTC. Message, call and frame ids are
+integers that rise in the order of recording and are never given twice, also not after a deletion.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from skald_core.loop.types import (
+    TERMINAL_STATES,
+    Attachment,
+    CallId,
+    CallState,
+    ConversationId,
+    FrameId,
+    MessageId,
+    ResultKind,
+    Role,
+    Usage,
+)
+
+__all__ = (
+    "Call",
+    "Checkpoint",
+    "Draft",
+    "Frame",
+    "HistoryItem",
+    "HistoryPage",
+    "LoadedFrame",
+    "Message",
+    "MessageStatus",
+    "QueueKind",
+    "QueuedInput",
+    "Run",
+)
+
+MessageStatus = Literal["ok", "partial", "failed"]
+"""``partial``: cut off while streaming, the text so far is kept. ``failed``: shown to people, never sent to a model."""
+
+QueueKind = Literal["user", "synthetic", "steer"]
+"""``user`` waits for the turn's end; ``steer`` joins the running turn at the next round; ``synthetic`` is text no person
+typed (a finished task, a notification) and waits like ``user``."""
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One tool call.
+
+    ``arguments`` is the JSON text exactly as the model wrote it and is what later requests replay; ``effective`` is the
+    JSON text that ran, when a hook, gate or person changed it. ``result`` is raw text without any prefix.
+    """
+
+    id: CallId
+    message: MessageId
+    index: int
+    tool_use_id: str
+    name: str
+    arguments: str
+    state: CallState
+    effective: str | None = None
+    result: str | None = None
+    result_kind: ResultKind | None = None
+    media: tuple[Attachment, ...] = ()
+    extras: dict[str, Any] = {}
+    started_at: int = 0
+    finished_at: int | None = None
+    duration_ms: int | None = None
+
+    @property
+    def terminal(self) -> bool:
+        return self.state in TERMINAL_STATES
+
+
+class Message(msgspec.Struct, frozen=True):
+    """One message of a frame's tree. ``parent`` is the message before it on its branch, None for a first message.
+
+    ``metadata`` belongs to the host; ``replay`` is what the provider named in ``provider`` wants back with this message
+    and is sent to no other provider.
+    """
+
+    id: MessageId
+    frame: FrameId
+    parent: MessageId | None
+    role: Role
+    content: str
+    reasoning: str = ""
+    reasoning_signature: str = ""
+    status: MessageStatus = "ok"
+    synthetic: bool = False
+    client_id: str = ""
+    attachments: tuple[Attachment, ...] = ()
+    metadata: dict[str, Any] = {}
+    replay: dict[str, Any] | None = None
+    provider: str = ""
+    model: str = ""
+    usage: Usage | None = None
+    created_at: int = 0
+    duration_ms: int | None = None
+    calls: tuple[Call, ...] = ()
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """One agent at work in a conversation. Depth 0 is the conversation itself; deeper frames answer ``parent_call``.
+
+    ``head`` is the message the next one follows.
+    """
+
+    id: FrameId
+    conversation: ConversationId
+    agent: str = ""
+    parent: FrameId | None = None
+    parent_call: CallId | None = None
+    depth: int = 0
+    active: bool = True
+    head: MessageId | None = None
+    title: str = ""
+    meta: dict[str, Any] = {}
+    created_at: int = 0
+
+
+class QueuedInput(msgspec.Struct, frozen=True):
+    """Input that waits for its turn. ``position`` orders the queue; ties go by id."""
+
+    id: int
+    conversation: ConversationId
+    content: str
+    kind: QueueKind = "user"
+    client_id: str = ""
+    attachments: tuple[Attachment, ...] = ()
+    metadata: dict[str, Any] = {}
+    position: int = 0
+    created_at: int = 0
+
+
+class Run(msgspec.Struct, frozen=True):
+    """A turn that has begun and not ended. One per conversation; what is here after a crash was interrupted."""
+
+    id: str
+    conversation: ConversationId
+    frame: FrameId
+    started_at: int = 0
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """A compaction: ``summary`` stands for every message up to and including ``covered_up_to``."""
+
+    id: int
+    frame: FrameId
+    summary: str
+    covered_up_to: MessageId
+    created_at: int = 0
+    tokens_before: int = 0
+    model: str = ""
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """Streamed output of a frame that no message holds yet."""
+
+    frame: FrameId
+    content: str
+    reasoning: str
+    model: str = ""
+
+
+class LoadedFrame(msgspec.Struct, frozen=True):
+    """A frame's visible branch, oldest first: the messages after ``checkpoint`` (all, when there is none)."""
+
+    frame: Frame
+    messages: tuple[Message, ...]
+    checkpoint: Checkpoint | None = None
+
+
+class HistoryItem(msgspec.Struct, frozen=True):
+    """A message for people. ``siblings`` are the ids that share its place in the tree, itself included, in order."""
+
+    message: Message
+    siblings: tuple[MessageId, ...] = ()
+
+
+class HistoryPage(msgspec.Struct, frozen=True):
+    """A page of the visible branch, oldest first. ``before`` is the cursor of the next older page, None at the start."""
+
+    items: tuple[HistoryItem, ...]
+    before: MessageId | None = None
+    checkpoints: tuple[Checkpoint, ...] = ()

@@ -1,0 +1,239 @@
+"""What a plugin may contribute, as plain declarations. The kernel collects them once per enable."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import msgspec
+
+from skald_core.files.userfs import UserFs
+from skald_core.identity.models import User
+from skald_core.loop.gate import PendingCall
+from skald_core.loop.provider import Provider
+from skald_core.loop.tools import FileChange, Tool
+from skald_core.loop.types import ModelInfo
+
+__all__ = (
+    "Allow",
+    "Answer",
+    "ChatCompletions",
+    "Choice",
+    "Decision",
+    "Deny",
+    "FoundServer",
+    "GateCall",
+    "Migration",
+    "ProviderField",
+    "ProviderPreset",
+    "ProviderType",
+    "RemoteModel",
+    "Require",
+    "Schema",
+    "Service",
+    "WebPage",
+)
+
+# --- pages -------------------------------------------------------------------------------------------------------
+
+
+class WebPage(msgspec.Struct, frozen=True, kw_only=True):
+    """A page in the browser shell.
+
+    ``entry`` is the URL path, below the plugin's own ``/api/plugin/<id>/``, of an ES module whose default export is a
+    custom element class; files under the package's ``web/`` folder are served at ``web/…``. ``title`` is an i18n key or
+    plain text, ``icon`` a Bootstrap icon name. Pages with a lower ``priority`` come first.
+    """
+
+    page_id: str
+    title: str
+    icon: str = "puzzle"
+    entry: str
+    admin_only: bool = False
+    priority: int = 100
+
+
+# --- storage -----------------------------------------------------------------------------------------------------
+
+
+class Migration(msgspec.Struct, frozen=True):
+    """One step of a schema. ``version`` counts from 1; ``sql`` is a script run in a transaction, never edited once shipped."""
+
+    version: int
+    sql: str
+
+
+class Schema(msgspec.Struct, frozen=True):
+    """Tables of one bucket: ``registry`` lives in system.db, ``owner`` in every owner's database.
+
+    Table names start with the plugin's id (hyphens as underscores) and an underscore. Owner tables have no foreign key to a
+    registry table.
+    """
+
+    bucket: Literal["registry", "owner"]
+    migrations: tuple[Migration, ...]
+
+
+class Service(msgspec.Struct, frozen=True):
+    """An implementation others look up by ``protocol`` (a Protocol class of ``skald_core.api``)."""
+
+    protocol: type[Any]
+    instance: Any
+
+
+# --- models ------------------------------------------------------------------------------------------------------
+
+
+class ProviderField(msgspec.Struct, frozen=True, kw_only=True):
+    """One setting of a provider row. ``secret`` values are stored, never sent back to a browser, never logged."""
+
+    key: str
+    label: str
+    kind: Literal["text", "url", "secret", "path"] = "text"
+    required: bool = False
+    default: str = ""
+    help: str = ""
+
+
+class ProviderPreset(msgspec.Struct, frozen=True, kw_only=True):
+    """A known service of a provider type: fills ``settings`` and says whether a key is needed."""
+
+    id: str
+    title: str
+    settings: dict[str, str]
+    key: Literal["required", "optional", "none"] = "required"
+    help_url: str = ""
+    local: bool = False
+
+
+class RemoteModel(msgspec.Struct, frozen=True, kw_only=True):
+    """A model a server says it has. ``id`` goes on the wire."""
+
+    id: str
+    title: str = ""
+    info: ModelInfo = ModelInfo()
+
+
+class FoundServer(msgspec.Struct, frozen=True, kw_only=True):
+    """A server already running on this machine, with what is needed to use it."""
+
+    title: str
+    settings: dict[str, str]
+    models: tuple[RemoteModel, ...] = ()
+
+
+class ProviderType(ABC):
+    """A kind of model API a plugin can speak.
+
+    ``id`` is stored with provider rows. ``setup_page`` names one of the plugin's own pages (``page_id``) that sets the
+    provider up by itself, such as a model download; then ``fields`` may be empty.
+    """
+
+    id: str = ""
+    title: str = ""
+    summary: str = ""
+    fields: tuple[ProviderField, ...] = ()
+    presets: tuple[ProviderPreset, ...] = ()
+    setup_page: str = ""
+
+    @abstractmethod
+    def create(self, settings: dict[str, str]) -> Provider:
+        """A provider for one row. Opens no connection; raises ConfigError when a setting makes no sense."""
+
+    async def list_models(self, settings: dict[str, str]) -> Sequence[RemoteModel]:
+        """Ask the server for its models. Raises a ModelError whose text tells the admin what to do."""
+        return ()
+
+    async def discover(self) -> Sequence[FoundServer]:
+        """Servers of this type already running on this machine; at most a second, never raises."""
+        return ()
+
+
+@runtime_checkable
+class ChatCompletions(Protocol):
+    """Service: makes a provider for any server that speaks OpenAI's chat completions."""
+
+    def __call__(
+        self,
+        *,
+        provider_id: str,
+        base_url: str,
+        api_key: str = "",
+        infos: dict[str, ModelInfo] | None = None,
+        max_retries: int = 2,
+        timeout: float = 600.0,
+    ) -> Provider: ...
+
+
+# --- the gate ----------------------------------------------------------------------------------------------------
+
+
+class GateCall(msgspec.Struct, frozen=True):
+    """A call to judge for a user.
+
+    ``raw`` is the JSON object of arguments (validated), ``interactive`` says whether a person is at the other end.
+    ``preview()`` tells what the call would change.
+    """
+
+    user: User
+    conversation: str
+    agent: str
+    tool: Tool
+    raw: dict[str, Any]
+    arguments: Any
+    summary: str
+    path: str | None
+    files: UserFs | None
+    interactive: bool
+    pending: PendingCall
+
+    async def preview(self) -> tuple[FileChange, ...]:
+        """What the call would change. Raises ToolError when the call would fail anyway."""
+        return await self.tool.preview(self.arguments, self.pending.context)
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """A button of an approval card. ``allow`` says which way it answers; ``label`` is an i18n key or plain text."""
+
+    id: str
+    label: str
+    allow: bool
+    note: bool = False
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person chose: the choice's id, and a note for the model when they wrote one."""
+
+    choice: str
+    allow: bool
+    note: str = ""
+
+
+class Allow(msgspec.Struct, frozen=True):
+    """The plugin sees no reason to ask."""
+
+    reason: str = ""
+
+
+class Deny(msgspec.Struct, frozen=True):
+    """Refuse; ``reason`` is told to the model and shown."""
+
+    reason: str
+
+
+class Require(msgspec.Struct, frozen=True, kw_only=True):
+    """A person must decide.
+
+    ``reason`` says why it is asked. ``details`` is JSON for the card: ``changes`` (list of ``{path, kind, diff, added,
+    removed}``), ``command``, ``risk`` (``low|medium|high``) and so on. ``on_answer`` is awaited with the answer before the
+    call runs, so that the plugin can remember "for this conversation"; an exception in it denies.
+    """
+
+    reason: str
+    details: dict[str, Any] = {}
+    choices: tuple[Choice, ...] = ()
+    on_answer: Callable[[Answer], Awaitable[None]] | None = None
+
+
+Decision = Allow | Deny | Require

@@ -1,0 +1,134 @@
+"""Finding installed plugins from distribution metadata, without importing any of their code.
+
+Measured traps this follows: an editable install lists no package files and ``importlib.resources`` imports the package, so
+the manifest's folder comes from ``find_spec`` of the *top-level* package; duplicate metadata of one distribution is folded;
+two distributions with one id are both reported, never silently picked.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from skald_core.plugins.manifest import Manifest, ManifestError, canonical_id, read_manifest
+
+__all__ = ("GROUP", "Discovered", "bundled_names", "discover")
+
+GROUP = "skald.plugins"
+
+
+class Discovered(msgspec.Struct, frozen=True):
+    """One installed plugin, also a broken one: then ``manifest`` is None and ``error`` says why.
+
+    ``module`` is the entry point's value; ``package_dir`` the folder of the top-level package.
+    """
+
+    id: str
+    distribution: str
+    version: str
+    module: str
+    author: str = ""
+    package_dir: Path | None = None
+    manifest: Manifest | None = None
+    error: str = ""
+    editable: bool = False
+
+
+def bundled_names(distribution: str = "skald-core", extra: str = "default") -> frozenset[str]:
+    """Canonical names of the distributions that ``distribution[extra]`` asks for; empty when it is not installed."""
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    try:
+        requires = importlib.metadata.requires(distribution) or []
+    except importlib.metadata.PackageNotFoundError:
+        return frozenset()
+    names = set()
+    for line in requires:
+        requirement = Requirement(line)
+        if requirement.marker is not None and requirement.marker.evaluate({"extra": extra}):
+            without = requirement.marker.evaluate({"extra": ""})
+            if not without:
+                names.add(str(canonicalize_name(requirement.name)))
+    return frozenset(names)
+
+
+def discover(entry_points: Iterable[importlib.metadata.EntryPoint] | None = None) -> list[Discovered]:
+    """Every installed plugin, sorted by id. Never raises for a plugin's fault."""
+    importlib.invalidate_caches()
+    points = list(importlib.metadata.entry_points(group=GROUP) if entry_points is None else entry_points)
+    found: dict[tuple[str, str, str], Discovered] = {}
+    for point in points:
+        dist = point.dist
+        name = dist.name if dist is not None else point.value.partition(".")[0]
+        key = (canonical_id(name), point.name, point.value)
+        if key not in found:
+            found[key] = _describe(point, dist, name)
+    rows = sorted(found.values(), key=lambda row: (row.id, row.distribution))
+    counts: dict[str, list[str]] = {}
+    for row in rows:
+        counts.setdefault(row.id, []).append(row.distribution)
+    return [
+        row
+        if len(counts[row.id]) == 1
+        else msgspec.structs.replace(
+            row,
+            manifest=None,
+            error=f"the id {row.id!r} is claimed by {' and '.join(map(repr, counts[row.id]))}; uninstall one of them",
+        )
+        for row in rows
+    ]
+
+
+def _describe(
+    point: importlib.metadata.EntryPoint, dist: importlib.metadata.Distribution | None, name: str
+) -> Discovered:
+    base = Discovered(
+        id=point.name,
+        distribution=name,
+        version=dist.version if dist is not None else "",
+        module=point.value,
+        author=_author(dist),
+        editable=_is_editable(dist),
+    )
+    expected = canonical_id(name)
+    if point.name != expected:
+        return msgspec.structs.replace(
+            base, error=f"its entry point is called {point.name!r}, but the distribution {name!r} may only use {expected!r}"
+        )
+    top = point.value.partition(":")[0].partition(".")[0]
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError) as error:
+        return msgspec.structs.replace(base, error=f"its package {top!r} cannot be found: {error}")
+    if spec is None or not spec.submodule_search_locations:
+        return msgspec.structs.replace(base, error=f"its package {top!r} cannot be found; install it again")
+    folder = Path(next(iter(spec.submodule_search_locations)))
+    base = msgspec.structs.replace(base, package_dir=folder)
+    try:
+        manifest = read_manifest(folder / "skald-plugin.toml")
+    except ManifestError as error:
+        return msgspec.structs.replace(base, error=str(error))
+    if manifest.id != point.name:
+        return msgspec.structs.replace(
+            base, error=f"skald-plugin.toml says id = {manifest.id!r}, the entry point says {point.name!r}; make them equal"
+        )
+    return msgspec.structs.replace(base, manifest=manifest)
+
+
+def _author(dist: importlib.metadata.Distribution | None) -> str:
+    if dist is None:
+        return ""
+    meta = dist.metadata
+    return str(meta.get("Author") or meta.get("Author-email") or meta.get("Maintainer") or "").partition("<")[0].strip()
+
+
+def _is_editable(dist: importlib.metadata.Distribution | None) -> bool:
+    text = dist.read_text("direct_url.json") if dist is not None else None
+    return bool(text and json.loads(text).get("dir_info", {}).get("editable"))

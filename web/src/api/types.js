@@ -1,0 +1,211 @@
+/**
+ * The shapes of docs/http-api.md as JSDoc types. Nothing here runs.
+ *
+ * @typedef {string | number} Id
+ *
+ * @typedef {object} Me
+ * @property {Id} id
+ * @property {string} username
+ * @property {string} display_name
+ * @property {string} role
+ * @property {string[]} capabilities
+ * @property {boolean} encrypted
+ * @property {string} locale
+ * @property {string} instance_locale
+ * @property {boolean} gate  false when no enabled plugin judges tool calls
+ * @property {{id: string, title: string}[]} gate_plugins
+ *
+ * @typedef {object} ConversationInfo
+ * @property {Id} id
+ * @property {string} title
+ * @property {number} created_at
+ * @property {number} updated_at
+ * @property {"idle" | "running" | "waiting"} state
+ * @property {boolean} unread
+ * @property {boolean} pinned
+ * @property {Id | null} model
+ *
+ * @typedef {object} ErrorInfo
+ * @property {string} kind
+ * @property {string} message
+ * @property {string} [detail]
+ * @property {boolean} retryable
+ *
+ * @typedef {object} Call
+ * @property {Id} id
+ * @property {string} name
+ * @property {string} title
+ * @property {string} icon
+ * @property {string} summary
+ * @property {string | null} path
+ * @property {string} arguments  raw JSON, as the model wrote it
+ * @property {"running" | "awaiting" | "done" | "failed" | "cancelled" | "rejected"} state
+ * @property {string | null} result
+ * @property {string | null} result_kind
+ * @property {number | null} duration_ms
+ * @property {Record<string, any> | null} [display]
+ * @property {number} [started_at]  set by this client when it saw the call start
+ * @property {unknown} [progress]  set by this client from `tool_progress`
+ *
+ * @typedef {object} Usage
+ * @property {number} [input_tokens]
+ * @property {number} [output_tokens]
+ * @property {number} [cache_read_tokens]
+ * @property {number} [cache_write_tokens]
+ * @property {number | null} [cost_usd]
+ *
+ * @typedef {object} Message
+ * @property {Id} id
+ * @property {Id | null} parent
+ * @property {Id[]} siblings
+ * @property {"user" | "assistant" | "agent"} role
+ * @property {string} content
+ * @property {string} reasoning
+ * @property {"ok" | "partial" | "failed"} status
+ * @property {boolean} synthetic
+ * @property {string} client_id
+ * @property {{path: string, name: string, media_type?: string, size?: number}[]} attachments
+ * @property {string} model
+ * @property {Usage | null} usage
+ * @property {number | null} duration_ms
+ * @property {number} created_at
+ * @property {Call[]} calls
+ * @property {ErrorInfo} [error]
+ *
+ * @typedef {object} Queued
+ * @property {Id} id
+ * @property {string} client_id
+ * @property {string} content
+ * @property {number} created_at
+ *
+ * @typedef {object} Change
+ * @property {string} path
+ * @property {"create" | "overwrite" | "edit" | "append" | "delete"} kind
+ * @property {string} diff  unified diff
+ * @property {number} added
+ * @property {number} removed
+ * @property {boolean} [truncated]
+ *
+ * @typedef {object} HumanRequest
+ * @property {Id} id
+ * @property {string} kind
+ * @property {"pending" | "answered" | "expired" | "cancelled"} status
+ * @property {Id} conversation
+ * @property {string} conversation_title
+ * @property {Id} call_id
+ * @property {string} tool
+ * @property {string} title
+ * @property {string} icon
+ * @property {string} summary
+ * @property {string | null} path
+ * @property {Record<string, any>} arguments
+ * @property {string} reason
+ * @property {string} why
+ * @property {string} agent
+ * @property {{changes?: Change[], command?: string, risk?: string}} details
+ * @property {{id: string, label: string, allow: boolean, note: boolean}[]} choices
+ * @property {number} created_at
+ * @property {number | null} expires_at
+ * @property {{choice: string, allow: boolean, note: string} | null} [answer]
+ *
+ * @typedef {object} LiveAnswer
+ * @property {Id} message_id
+ * @property {string} content
+ * @property {string} reasoning
+ * @property {string} model
+ * @property {number} started_at
+ *
+ * @typedef {object} Turn
+ * @property {Id} run_id
+ * @property {number} started_at
+ *
+ * @typedef {object} ProviderField
+ * @property {string} key
+ * @property {string} label
+ * @property {"text" | "url" | "secret" | "path"} kind
+ * @property {boolean} required
+ * @property {string} default
+ * @property {string} help
+ *
+ * @typedef {object} ProviderPreset
+ * @property {string} id
+ * @property {string} title
+ * @property {Record<string, string>} settings
+ * @property {"required" | "optional" | "none"} key
+ * @property {string} help_url
+ * @property {boolean} local
+ *
+ * @typedef {object} ProviderType
+ * @property {string} id
+ * @property {string} plugin
+ * @property {string} title
+ * @property {string} summary
+ * @property {ProviderField[]} fields
+ * @property {ProviderPreset[]} presets
+ * @property {{plugin: string, page: string} | null} setup_page
+ *
+ * @typedef {object} Provider
+ * @property {Id} id
+ * @property {string} type
+ * @property {string} name
+ * @property {Record<string, string>} settings
+ * @property {Record<string, boolean>} secrets
+ *
+ * @typedef {object} RemoteModel
+ * @property {string} id
+ * @property {string} title
+ * @property {ModelInfo} [info]
+ *
+ * @typedef {object} ModelInfo
+ * @property {number} [context_window]
+ * @property {string[]} [capabilities]
+ * @property {boolean} [weak]
+ *
+ * @typedef {object} FoundServer
+ * @property {string} type
+ * @property {string} title
+ * @property {Record<string, string>} settings
+ * @property {RemoteModel[]} models
+ *
+ * @typedef {object} Model
+ * @property {Id} id
+ * @property {Id} provider
+ * @property {string} provider_name
+ * @property {string} type
+ * @property {string} model
+ * @property {string} title
+ * @property {number} priority
+ * @property {boolean} enabled
+ * @property {ModelInfo} info
+ * @property {"ok" | "degraded" | "down"} health
+ * @property {string | null} last_error
+ *
+ * @typedef {object} Plugin
+ * @property {string} id
+ * @property {string} title
+ * @property {string} summary
+ * @property {string} version
+ * @property {string} author
+ * @property {"disabled" | "starting" | "running" | "needs_config" | "failed" | "incompatible" | "blocked" | "stopped"} state
+ * @property {boolean} enabled
+ * @property {boolean} bundled
+ * @property {{phase: string, message: string, traceback: string} | null} [error]
+ * @property {string[]} problems
+ * @property {{tools?: string[], pages?: string[], routes?: number | boolean, providers?: string[], services?: string[], hooks?: string[]}} contributes
+ * @property {string[]} capabilities
+ * @property {string} homepage
+ * @property {number | null} import_ms
+ * @property {number | null} start_ms
+ * @property {boolean} restart_needed
+ *
+ * @typedef {object} PluginPage
+ * @property {string} plugin
+ * @property {string} page_id
+ * @property {string} title
+ * @property {string} icon
+ * @property {string} entry
+ * @property {boolean} admin_only
+ * @property {number} priority
+ */
+
+export {};
