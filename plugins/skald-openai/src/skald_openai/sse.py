@@ -34,8 +34,8 @@ _SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f
 class SseEvent(NamedTuple):
     """One event.
 
-    ``data`` is its data lines joined by a line feed, ``event`` its type (empty for plain messages), ``id`` the last id seen.
-    ``complete`` is false when the stream ended before the event's closing blank line.
+    ``data`` is its data lines joined by a line feed, ``event`` its type (empty for plain messages), ``id`` the last id
+    seen. ``complete`` is false when the stream ended before the event's closing blank line.
     """
 
     data: str
@@ -150,7 +150,7 @@ class SseDecoder:
         self._held += size
 
     def _torn(self) -> bool:
-        """Does the data so far start like JSON and end inside a string? Each line is scanned once, and only if asked."""
+        """Does the data so far start like JSON and end inside a string? A line is scanned once, and only if asked."""
         if not self._data or self._data[0].lstrip()[:1] not in ("{", "["):
             return False
         for line in self._data[self._scanned :]:

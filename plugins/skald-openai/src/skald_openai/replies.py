@@ -1,0 +1,159 @@
+"""Reading what a server says of an error, in the shapes servers use, and making it fit to show."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Any
+
+import msgspec
+
+__all__ = ("Reply", "clean", "read_error", "read_json")
+
+MAX_DETAIL = 300
+"""Characters of a server's own words that are kept."""
+
+_SPACE = re.compile(r"\s+")
+_KEY_LIKE = re.compile(
+    r"\b(?:Bearer\s+\S+|(?:sk|pk|rk|gsk|xai|fw|key|tgp|nvapi|hf)[-_][\w*.\-]{8,}|AIza[\w\-]{20,}|eyJ[\w\-]{10,}\.[\w\-.]+)"
+)
+_STATUS_WORDS = {
+    "invalid_api_key": 401,
+    "authentication_error": 401,
+    "permission_error": 403,
+    "permission_denied": 403,
+    "insufficient_quota": 429,
+    "rate_limit_exceeded": 429,
+    "rate_limit_error": 429,
+    "too_many_requests": 429,
+    "resource_exhausted": 429,
+    "not_found_error": 404,
+    "model_not_found": 404,
+    "invalid_request_error": 400,
+    "invalid_argument": 400,
+    "exceed_context_size_error": 400,
+    "context_length_exceeded": 400,
+    "overloaded_error": 529,
+    "server_error": 500,
+    "internal_server_error": 500,
+    "service_unavailable": 503,
+    "unavailable_error": 503,
+}
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """An error as a server put it. ``message`` is cleaned; ``code`` and ``kind`` are lower case; ``status`` is an HTTP
+    status the body names, or 0."""
+
+    message: str = ""
+    code: str = ""
+    kind: str = ""
+    param: str = ""
+    status: int = 0
+
+
+def clean(text: str, secret: str = "") -> str:
+    """A server's text made fit to show: one short line without control or direction characters and without keys."""
+    if len(text) > 20 * MAX_DETAIL:
+        text = text[: 20 * MAX_DETAIL]
+    if len(secret) >= 4:
+        text = text.replace(secret, "***")
+    text = _KEY_LIKE.sub("***", text)
+    text = "".join(" " if c.isspace() else c for c in text if c.isspace() or unicodedata.category(c)[0] != "C")
+    text = _SPACE.sub(" ", text).strip()
+    return text if len(text) <= MAX_DETAIL else text[: MAX_DETAIL - 1].rstrip() + "…"
+
+
+def read_json(body: bytes) -> Any:
+    """The body as JSON, or None."""
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+
+
+def read_error(body: Any, secret: str = "") -> Reply | None:
+    """The error in a decoded body, or None when there is none in it.
+
+    Understands OpenAI's ``{"error": {…}}``, a bare string there, a list around it (Gemini), the flat form (Mistral, old
+    vLLM), FastAPI's ``detail``, Cloudflare's ``errors``, and the upstream error OpenRouter nests in ``metadata.raw``.
+    """
+    if isinstance(body, list) and body:
+        body = body[0]
+    if not isinstance(body, dict):
+        return None
+    error = body.get("error")
+    if isinstance(error, dict):
+        return _structured(error, secret)
+    if isinstance(error, str) and error:
+        return _plain(str(body.get("message") or error), secret)
+    errors = body.get("errors")
+    if isinstance(errors, list) and errors and not body.get("choices"):
+        first = errors[0]
+        return _structured(first, secret) if isinstance(first, dict) else _plain(str(first), secret)
+    if "choices" in body:
+        return None
+    detail = body.get("detail")
+    if isinstance(detail, str) and detail:
+        return _plain(detail, secret)
+    if isinstance(detail, dict):
+        return _structured(detail, secret)
+    if isinstance(detail, list) and detail and isinstance(detail[0], dict):
+        where = detail[0].get("loc")
+        place = ".".join(map(str, where)) if isinstance(where, list) else ""
+        parts = [p for p in (place, str(detail[0].get("msg") or "")) if p]
+        return Reply(clean(": ".join(parts), secret), kind="invalid_request_error", param=place.rpartition(".")[2])
+    if isinstance(body.get("message"), (str, dict)) or body.get("object") == "error":
+        return _structured(body, secret)
+    if isinstance(body.get("msg"), str):
+        return _plain(str(body["msg"]), secret)
+    return None
+
+
+def _plain(text: str, secret: str) -> Reply:
+    return Reply(clean(text, secret))
+
+
+def _structured(error: dict[str, Any], secret: str) -> Reply:
+    message = error.get("message") or error.get("msg") or error.get("detail") or ""
+    nested = _upstream(error)
+    if nested is not None:
+        inner = read_error(nested, secret)
+        if inner is not None and inner.message:
+            return msgspec.structs.replace(inner, status=_status(error) or inner.status)
+    if isinstance(message, dict):
+        return read_error({"error": message}, secret) or Reply()
+    return Reply(
+        message=clean(str(message), secret),
+        code=_word(error.get("code")),
+        kind=_word(error.get("type") or error.get("status")),
+        param=str(error["param"]) if isinstance(error.get("param"), str) else "",
+        status=_status(error),
+    )
+
+
+def _upstream(error: dict[str, Any]) -> Any:
+    metadata = error.get("metadata")
+    raw = metadata.get("raw") if isinstance(metadata, dict) else None
+    if isinstance(raw, str):
+        return read_json(raw.encode("utf-8", "replace"))
+    return raw
+
+
+def _word(value: Any) -> str:
+    return str(value).lower() if isinstance(value, (str, int)) and not isinstance(value, bool) else ""
+
+
+def _status(error: dict[str, Any]) -> int:
+    """The HTTP status an error object names: as a number, else by its words; 0 when it names none."""
+    for key in ("code", "status", "status_code", "http_code"):
+        value = error.get(key)
+        if isinstance(value, str) and value.isdigit():
+            value = int(value)
+        if isinstance(value, int) and not isinstance(value, bool) and 400 <= value <= 599:
+            return value
+    for key in ("code", "type", "status"):
+        known = _STATUS_WORDS.get(_word(error.get(key)))
+        if known:
+            return known
+    return 0

@@ -1,0 +1,98 @@
+"""``skald``: one command for people and admins. Each subcommand imports only what it needs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from skald_core.errors import SkaldError, StartError
+from skald_core.version import VERSION
+
+__all__ = ("main",)
+
+EXIT_USAGE = 2
+EXIT_START = 3
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="skald", description="A self-hosted assistant for a small trusted group.")
+    parser.add_argument("--version", action="version", version=f"skald {VERSION}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+
+    def data(command: argparse.ArgumentParser) -> None:
+        command.add_argument("--data", type=Path, metavar="DIR", help="data directory (default: $SKALD_DATA)")
+
+    serve = commands.add_parser("serve", help="run the server")
+    data(serve)
+    serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    serve.add_argument("--port", type=int, default=9000, help="port to listen on; 0 picks a free one (default: %(default)s)")
+    serve.add_argument(
+        "--allowed-host", action="append", default=[], metavar="NAME", help="a further name people open this server by"
+    )
+    serve.add_argument("--trusted-proxy", action="append", default=[], metavar="ADDRESS", help="believe its X-Forwarded-For")
+    serve.add_argument("--behind-tls", action="store_true", help="a TLS proxy is in front: mark cookies Secure")
+    serve.add_argument("--port-file", type=Path, metavar="FILE", help="write the port here once listening")
+    serve.add_argument("--no-input", action="store_true", help="ask nothing in the terminal")
+
+    setup = commands.add_parser("setup", help="make the first account in the terminal")
+    data(setup)
+    setup.add_argument("--check", action="store_true", help="only tell: exit status 0 set up, 1 not yet")
+
+    for name, text in (("chat", "talk in the terminal"), ("run", "ask once and print the answer")):
+        client = commands.add_parser(name, help=text)
+        client.add_argument("--url", help="the server (default: $SKALD_URL or http://127.0.0.1:9000)")
+        client.add_argument("--user", help="user name (default: asked, or $SKALD_USER with $SKALD_PASSWORD)")
+        client.add_argument("--model", help="use this model (id or title)")
+        if name == "run":
+            client.add_argument("prompt", help="what to ask; '-' reads standard input")
+            client.add_argument("--conversation", metavar="ID", help="go on with this conversation")
+        else:
+            client.add_argument("--conversation", metavar="ID", help="go on with this conversation")
+
+    plugin = commands.add_parser("plugin", help="list, enable and disable plugins")
+    acts = plugin.add_subparsers(dest="act", required=True, metavar="act")
+    listing = acts.add_parser("list", help="what is installed")
+    data(listing)
+    listing.add_argument("--json", action="store_true", help="one JSON array")
+    for act in ("enable", "disable"):
+        one = acts.add_parser(act, help=f"{act} a plugin; a running server does it at once")
+        data(one)
+        one.add_argument("id")
+        one.add_argument("--url", help="the running server (default: $SKALD_URL or http://127.0.0.1:9000)")
+        one.add_argument("--user", help="user name for the running server")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit status (0 fine, 1 it failed, 2 wrong use, 3 the server cannot start)."""
+    args = _parser().parse_args(argv)
+    try:
+        if args.command == "serve":
+            from skald_core.cli import serve
+
+            return serve.run(args)
+        if args.command == "setup":
+            from skald_core.cli import setup
+
+            return setup.run(args)
+        if args.command == "plugin":
+            from skald_core.cli import plugin
+
+            return plugin.run(args)
+        from skald_core.cli import chat
+
+        return chat.run(args)
+    except StartError as error:
+        print(f"skald: {error.detail}", file=sys.stderr)
+        return EXIT_START
+    except SkaldError as error:
+        print(f"skald: {error.detail}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

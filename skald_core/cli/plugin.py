@@ -1,0 +1,103 @@
+"""``skald plugin list|enable|disable``: never imports a plugin. A running server acts at once; otherwise the state is stored."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import fcntl
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from skald_core.errors import NotFound
+from skald_core.plugins.discovery import Discovered, bundled_names, discover
+from skald_core.runtime.settings import default_data_dir
+
+__all__ = ("run",)
+
+
+def run(args: argparse.Namespace) -> int:
+    data_dir = (args.data or default_data_dir()).resolve()
+    if args.act == "list":
+        return asyncio.run(_list(data_dir, as_json=args.json))
+    found = {row.id: row for row in discover()}
+    if args.id not in found:
+        known = ", ".join(sorted(found)) or "none"
+        raise NotFound(f"no plugin {args.id!r} is installed here (installed: {known})")
+    if _server_runs(data_dir):
+        from skald_core.cli.chat import plugin_over_http
+
+        return asyncio.run(plugin_over_http(args))
+    return asyncio.run(_store(data_dir, args.id, enabled=args.act == "enable"))
+
+
+def _server_runs(data_dir: Path) -> bool:
+    try:
+        with (data_dir / "skald.lock").open() as handle:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
+
+
+async def _stored(data_dir: Path) -> dict[str, bool]:
+    from skald_core.loop.database import Database
+
+    path = data_dir / "database" / "system.db"
+    if not path.is_file():
+        return {}
+    database = await Database.open(path, readers=1)
+    try:
+        rows = await database.read(lambda c: c.execute("SELECT id, enabled FROM plugins").fetchall())
+    finally:
+        await database.close()
+    return {row[0]: bool(row[1]) for row in rows}
+
+
+async def _list(data_dir: Path, *, as_json: bool) -> int:
+    stored = await _stored(data_dir)
+    bundled = bundled_names()
+    rows = [_row(plugin, stored, bundled) for plugin in discover()]
+    if as_json:
+        print(json.dumps(rows))
+        return 0
+    if not rows:
+        print("No plugins are installed.")
+        return 0
+    width = max(len(r["id"]) for r in rows)
+    for row in rows:
+        state = "broken" if row["error"] else ("enabled" if row["enabled"] else "disabled")
+        print(f"{row['id']:<{width}}  {row['version']:<10}  {state:<8}  {row['error'] or row['title']}")
+    return 0
+
+
+def _row(plugin: Discovered, stored: dict[str, bool], bundled: frozenset[str]) -> dict[str, Any]:
+    return {
+        "id": plugin.id,
+        "version": plugin.version,
+        "distribution": plugin.distribution,
+        "title": plugin.manifest.title if plugin.manifest else "",
+        "enabled": stored.get(plugin.id, plugin.distribution in bundled),
+        "bundled": plugin.distribution in bundled,
+        "error": plugin.error,
+    }
+
+
+async def _store(data_dir: Path, plugin_id: str, *, enabled: bool) -> int:
+    from skald_core.db import schema
+    from skald_core.db.migrations import apply_migrations
+    from skald_core.loop.database import Database
+    from skald_core.plugins.lifecycle import set_enabled_offline
+
+    (data_dir / "database").mkdir(parents=True, exist_ok=True, mode=0o700)
+    database = await Database.open(data_dir / "database" / "system.db", readers=1)
+    try:
+        await apply_migrations(database, "kernel", schema.REGISTRY)
+        await database.write(lambda c: set_enabled_offline(c, plugin_id, enabled))
+    finally:
+        await database.close()
+    print(f"{plugin_id} is {'enabled' if enabled else 'disabled'}; it takes effect when the server starts.", file=sys.stderr)
+    return 0

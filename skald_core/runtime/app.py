@@ -1,0 +1,443 @@
+"""The composition root: everything the server is made of, put together in one place and in one order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+import secrets
+import time
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import IO, Any
+
+import httpx
+
+from skald_core.api import API_VERSION
+from skald_core.chat.agents import load_agents
+from skald_core.db import schema
+from skald_core.db.migrations import apply_migrations
+from skald_core.errors import Conflict, Forbidden, NotSignedIn, StartError
+from skald_core.files.userfs import UserFs
+from skald_core.identity import roles as role_rows
+from skald_core.identity.crypto import KeyDeriver
+from skald_core.identity.models import User
+from skald_core.identity.ratelimit import LoginLimiter
+from skald_core.identity.roles import ADMIN, Roles
+from skald_core.identity.sessions import LoginSessions
+from skald_core.identity.users import Unlocked, Users
+from skald_core.identity.vault import Vault
+from skald_core.llm.catalogue import ModelCatalogue
+from skald_core.llm.rows import ModelRow, ModelTable
+from skald_core.loop.database import Database
+from skald_core.loop.provider import TextDelta
+from skald_core.loop.sqlite_store import MIGRATIONS as LOOP_MIGRATIONS
+from skald_core.loop.types import ModelInfo, ModelRequest, TextPart, WireMessage
+from skald_core.plugins.discovery import bundled_names, discover
+from skald_core.plugins.dispatcher import Dispatcher
+from skald_core.plugins.lifecycle import Plugins
+from skald_core.runtime import http
+from skald_core.runtime.i18n import Texts
+from skald_core.runtime.settings import Settings
+from skald_core.runtime.supervisor import Supervisor
+from skald_core.runtime.user_context import UserContext
+from skald_core.server.api_app import build_api, trial
+from skald_core.server.shell import Shell
+from skald_core.server.sockets import Sockets
+
+__all__ = ("Skald",)
+
+log = logging.getLogger("skald")
+
+
+class Skald:
+    """A running instance without its network listener. Create with :meth:`start`; ``asgi`` is what a server serves."""
+
+    def __init__(self, settings: Settings, database: Database, lock: IO[str]) -> None:
+        self.settings = settings
+        self.system_db = database
+        self._lock = lock
+        self.epoch = secrets.token_hex(6)
+        self.setup_token = secrets.token_urlsafe(16)
+        self._setup_lock = asyncio.Lock()
+        self.data_dir = settings.data_dir
+        self.supervisor = Supervisor()
+        self.vault = Vault(settings.data_dir / "database", self._migrate_owner)
+        self.users = Users(database, self.vault, KeyDeriver(settings.kdf))
+        self.roles = Roles(database)
+        self.logins = LoginSessions(database)
+        self.limiter = LoginLimiter()
+        self.agents = load_agents(settings.agents_dir)
+        self._clients: dict[bool, httpx.AsyncClient] = {}
+        self._contexts: dict[str, UserContext] = {}
+        self._opening: dict[str, asyncio.Lock] = {}
+        dispatcher = Dispatcher(trace=_trace if settings.trace_plugins else None)
+        self.plugins = Plugins(
+            api_version=API_VERSION,
+            database=database,
+            data_dir=settings.data_dir,
+            dispatcher=dispatcher,
+            host=self,
+            bundled=bundled_names(),
+            strict=settings.strict_plugins,
+            only=settings.only_plugins,
+            trial_routes=trial,
+        )
+        self.texts = Texts(self.plugins.contributed.texts)
+        self.catalogue = ModelCatalogue(ModelTable(database), self._provider_type)
+        self.models = _PluginModels(self)
+        self.asgi = Shell(
+            web_dir=settings.web_dir,
+            allowed_hosts=settings.allowed_hosts,
+            host=settings.host,
+            sockets=Sockets(self),
+            api=_not_ready,
+        )
+
+    # -- start and stop --------------------------------------------------------------------------------------------
+
+    @classmethod
+    async def start(cls, settings: Settings) -> Skald:
+        """Open the data directory, start the plugins, take up what was interrupted.
+
+        Raises StartError with one sentence when the directory is in use, cannot be written, or belongs to a newer version.
+        """
+        settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = _claim(settings.data_dir)
+        try:
+            (settings.data_dir / "database").mkdir(exist_ok=True, mode=0o700)
+            database = await Database.open(settings.data_dir / "database" / "system.db")
+        except BaseException:
+            lock.close()
+            raise
+        app = cls(settings, database, lock)
+        try:
+            await app._boot()
+        except BaseException:
+            await app.stop()
+            raise
+        return app
+
+    async def _boot(self) -> None:
+        (self.data_dir / "database" / "system.db").chmod(0o600)
+        await apply_migrations(self.system_db, "kernel", schema.REGISTRY)
+        await self.system_db.write(role_rows.seed)
+        await self.roles.load()
+        self.texts.instance_locale = await self._setting("locale", "en")
+        await self.plugins.boot(discover())
+        self.plugins.changed = self._plugin_changed
+        await self.catalogue.reload()
+        self._swap_api()
+        self.supervisor.spawn("boot", self._wake_open_users())
+
+    async def _wake_open_users(self) -> None:
+        """Unencrypted users need no sign-in for their conversations to go on."""
+        for user in await self.users.all():
+            if user.active and not user.encrypted:
+                with contextlib.suppress(Exception):  # one user's broken file must not keep the others from waking
+                    await self.require_open(user)
+                    await self.context(user)
+
+    async def stop(self) -> None:
+        """Let clients go, keep what runs as it is on disk, stop plugins, close databases. Idempotent."""
+        for context in list(self._contexts.values()):
+            await context.close("shutdown")
+        self._contexts.clear()
+        await self.supervisor.stop()
+        await self.plugins.shutdown()
+        await self.catalogue.close()
+        for client in self._clients.values():
+            await client.aclose()
+        self._clients.clear()
+        await self.vault.close()
+        await self.system_db.close()
+        self._lock.close()
+
+    async def _setting(self, key: str, default: str) -> str:
+        row = await self.system_db.read(
+            lambda c: c.execute("SELECT value FROM instance_settings WHERE key=?", (key,)).fetchone()
+        )
+        return str(row[0]) if row else default
+
+    async def set_setting(self, key: str, value: str) -> None:
+        await self.system_db.write(
+            lambda c: c.execute(
+                "INSERT INTO instance_settings VALUES(?,?) ON CONFLICT(key) DO UPDATE SET value=excluded.value", (key, value)
+            )
+        )
+
+    # -- plugins ---------------------------------------------------------------------------------------------------
+
+    def _provider_type(self, type_id: str) -> Any:
+        found = self.plugins.contributed.provider_type(type_id)
+        return found[1] if found else None
+
+    def _swap_api(self) -> None:
+        self.asgi.api = build_api(self, self.plugins.contributed.routes())
+
+    async def _plugin_changed(self, plugin_id: str) -> None:
+        self.catalogue.drop_missing_types()
+        for _, database in self.vault.unlocked():
+            await self.plugins.migrate_owner(database)
+        self._swap_api()
+        self.broadcast({"type": "plugins_changed", "id": plugin_id})
+        await self.models_changed()
+
+    async def _migrate_owner(self, database: Database) -> None:
+        await apply_migrations(database, "kernel-owner", schema.OWNER)
+        await apply_migrations(database, "loop", LOOP_MIGRATIONS)
+        await self.plugins.migrate_owner(database)
+
+    async def models_changed(self) -> None:
+        await self.catalogue.reload()
+        self.broadcast({"type": "models_changed"})
+
+    async def try_model(self, row: ModelRow, *, locale: str) -> str:
+        """One short real call; the first words of the answer. Raises a ModelError or ConfigError."""
+        handle = self.catalogue.handle(row)
+        prompt = self.texts.t("model.test_prompt", locale)
+        request = ModelRequest(
+            model=handle.model,
+            system=(),
+            messages=(WireMessage("user", (TextPart(prompt),)),),
+            max_output_tokens=64,
+            info=handle.info,
+            extra=handle.extra,
+        )
+        text = ""
+        try:
+            async with asyncio.timeout(120):
+                async for event in handle.provider.stream(request):
+                    if isinstance(event, TextDelta):
+                        text += event.text
+        except Exception as error:
+            self.catalogue.report_failure(handle.id, error)
+            raise
+        self.catalogue.report_success(handle.id)
+        return text.strip()[:300]
+
+    # -- people ----------------------------------------------------------------------------------------------------
+
+    async def set_up(
+        self, *, token: str, username: str, password: str, display_name: str, encrypted: bool, locale: str, address: str
+    ) -> tuple[User, str]:
+        """Make the first account with the console's token and sign it in."""
+        self.limiter.enter("set-up", address)
+        try:
+            if not secrets.compare_digest(token.encode(), self.setup_token.encode()):
+                self.limiter.failed("set-up", address)
+                if await self.users.count():
+                    raise Conflict("This instance has been set up already; sign in instead.", code="already_set_up")
+                raise Forbidden("This set-up link is not valid (any more).", code="setup_token")
+            made = await self.create_first(
+                username=username, password=password, display_name=display_name, encrypted=encrypted, locale=locale
+            )
+        finally:
+            self.limiter.leave()
+        return made.user, await self.logins.issue(made.user, made.token_version)
+
+    async def create_first(
+        self, *, username: str, password: str, display_name: str, encrypted: bool, locale: str
+    ) -> Unlocked:
+        """The first account is an administrator. Raises Conflict ``already_set_up`` when there is one."""
+        async with self._setup_lock:
+            made = await self.users.create(
+                username=username,
+                password=password,
+                display_name=display_name,
+                role=ADMIN,
+                encrypted=encrypted,
+                locale=locale,
+                first=True,
+            )
+        self.setup_token = secrets.token_urlsafe(16)
+        if locale:
+            await self.set_setting("locale", locale)
+            self.texts.instance_locale = locale
+        await self.audit(made.user, "instance.setup", made.user.username)
+        return made
+
+    async def sign_in(self, username: str, password: str, *, address: str, client: str = "") -> tuple[User, str]:
+        """Prove the password, open the user's data, issue a session. Raises NotSignedIn ``bad_credentials`` or TooMany."""
+        proved = await self._prove(username, password, address)
+        if proved is None:
+            raise NotSignedIn("User name or password is not right.", code="bad_credentials")
+        await self.vault.unlock(proved.user.id, proved.key)
+        token = await self.logins.issue(proved.user, proved.token_version, client)
+        await self.context(proved.user)
+        return proved.user, token
+
+    async def _prove(self, username: str, password: str, address: str) -> Unlocked | None:
+        self.limiter.enter(username, address)
+        try:
+            proved = await self.users.verify(username, password)
+        finally:
+            self.limiter.leave()
+        if proved is None:
+            self.limiter.failed(username, address)
+        else:
+            self.limiter.succeeded(username, address)
+        return proved
+
+    async def sign_out(self, token: str) -> None:
+        await self.logins.end(token)
+
+    async def change_password(self, user: User, old: str, new: str, *, address: str) -> str:
+        """Returns a new session token; every older one is dead and its sockets are closed before this returns."""
+        self.limiter.enter(user.username, address)
+        try:
+            version = await self.users.change_password(user.id, old, new)
+        except Exception:
+            self.limiter.failed(user.username, address)
+            raise
+        finally:
+            self.limiter.leave()
+        token = await self.logins.issue(user, version)
+        if (context := self._contexts.get(user.id)) is not None:
+            context.feed.close("signed_out")
+        await self.audit(user, "user.password", user.username)
+        return token
+
+    async def authenticate(self, token: str | None) -> User | None:
+        """The one authorisation function of every surface: an active user with a live session, or None."""
+        return await self.logins.check(token) if token else None
+
+    async def require_open(self, user: User) -> None:
+        """Open an unencrypted user's data; raises NotSignedIn ``locked`` for an encrypted user who has to sign in."""
+        if self.vault.get(user.id) is not None:
+            return
+        if user.encrypted:
+            raise NotSignedIn("Your data is locked since the server started. Sign in again to open it.", code="locked")
+        await self.vault.unlock(user.id, None)
+
+    async def context(self, user: User) -> UserContext:
+        """The user's running context; made, and its interrupted work taken up, on first use."""
+        existing = self._contexts.get(user.id)
+        if existing is not None:
+            return existing
+        async with self._opening.setdefault(user.id, asyncio.Lock()):
+            existing = self._contexts.get(user.id)
+            if existing is None:
+                existing = await UserContext.open(self, user, self.vault.require(user.id))
+                self._contexts[user.id] = existing
+            return existing
+
+    def open_contexts(self) -> list[UserContext]:
+        return list(self._contexts.values())
+
+    async def audit(self, actor: User, action: str, target: str, detail: str = "") -> None:
+        row = (time.time(), actor.id, action, target[:200], detail[:1000])
+        await self.system_db.write(
+            lambda c: c.execute("INSERT INTO audit_log(at,actor,action,target,detail) VALUES(?,?,?,?,?)", row)
+        )
+
+    # -- what plugin contexts stand on (plugins.context.Host) --------------------------------------------------------
+
+    def owner_db(self, user_id: str) -> Database:
+        return self.vault.require(user_id)
+
+    def files_for(self, user: User) -> UserFs:
+        return UserFs(self.data_dir / "homes" / user.id)
+
+    def lookup_service(self, protocol: type[Any], user_id: str | None) -> Any | None:
+        visible = None if user_id is None else self.plugins.visible_to(user_id)
+        return self.plugins.contributed.service(protocol, visible)
+
+    def translate(self, key: str, locale: str, values: dict[str, object]) -> str:
+        return self.texts.t(key, locale, values)
+
+    def http_client(self, *, allow_private: bool) -> httpx.AsyncClient:
+        if allow_private not in self._clients:
+            self._clients[allow_private] = http.client(allow_private=allow_private)
+        return self._clients[allow_private]
+
+    def broadcast(self, event: dict[str, Any]) -> None:
+        for context in self._contexts.values():
+            context.feed.broadcast(event)
+
+    def publish(self, user_id: str | None, event: dict[str, Any]) -> None:
+        if user_id is None:
+            self.broadcast(event)
+        elif (context := self._contexts.get(user_id)) is not None:
+            context.feed.broadcast(event)
+
+    def spawn(self, owner: str, coro: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return self.supervisor.spawn(owner, coro)
+
+    def now(self) -> float:
+        return time.time()
+
+    def new_id(self) -> str:
+        return secrets.token_urlsafe(12)
+
+
+class _PluginModels:
+    """``ctx.models``: rows of a plugin's own provider types."""
+
+    def __init__(self, app: Skald) -> None:
+        self._app = app
+
+    async def ensure(
+        self, *, type_id: str, provider_name: str, settings: dict[str, str], model: str, title: str, info: ModelInfo
+    ) -> str:
+        table = self._app.catalogue.table
+        provider = next((p for p in await table.providers() if p.type == type_id and p.name == provider_name), None)
+        if provider is None:
+            provider = await table.add_provider(type_id, provider_name, settings, {})
+        elif provider.settings != settings:
+            provider = await table.change_provider(provider.id, name=None, settings=settings, secrets={})
+        row = next((m for m in await table.models() if m.provider == provider.id and m.model == model), None)
+        if row is None:
+            row = await table.add_model(provider.id, model, title=title, info=info)
+        else:
+            row = await table.change_model(row.id, title=title, info=info, enabled=True)
+        await self._app.models_changed()
+        return row.id
+
+    async def forget(self, *, type_id: str, provider_name: str, model: str) -> bool:
+        table = self._app.catalogue.table
+        rows = [m for m in await table.models() if m.type == type_id and m.provider_name == provider_name and m.model == model]
+        for row in rows:
+            await table.remove_model(row.id)
+            if not any(m.provider == row.provider for m in await table.models()):
+                await table.remove_provider(row.provider)
+        if rows:
+            await self._app.models_changed()
+        return bool(rows)
+
+
+def _claim(data_dir: Path) -> IO[str]:
+    """An exclusive lock on the data directory, held until the process ends. Raises StartError."""
+    try:
+        handle = (data_dir / "skald.lock").open("a+", encoding="utf-8")
+    except OSError as error:
+        raise StartError(
+            f"cannot write to the data directory {str(data_dir)!r} ({error.strerror}); choose another with --data or SKALD_DATA"
+        ) from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        handle.seek(0)
+        owner = handle.read().strip()
+        handle.close()
+        raise StartError(
+            f"another Skald is using the data directory {str(data_dir)!r}"
+            + (f" (process {owner})" if owner else "")
+            + "; stop it, or start this one with another --data"
+        ) from None
+    handle.truncate(0)
+    handle.write(str(os.getpid()))
+    handle.flush()
+    return handle
+
+
+async def _not_ready(scope: Any, receive: Any, send: Any) -> None:
+    raise RuntimeError("the API application is built before the server listens")
+
+
+def _trace(line: str) -> None:
+    logging.getLogger("skald.trace").info("%s", line)
+
+

@@ -1,0 +1,170 @@
+"""Conversations: list, history, sending, stopping, branches, the queue."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from litestar import Request, Response, delete, get, patch, post
+from litestar.params import FromPath, FromQuery
+
+from skald_core.loop.types import Attachment
+from skald_core.server.guards import context_of, signed_in
+
+__all__ = ("HANDLERS",)
+
+AnyRequest = Request[Any, Any, Any]
+ClientId = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
+Accepted = dict[str, Any]
+
+
+class NewConversation(msgspec.Struct):
+    client_id: ClientId | None = None
+    title: Annotated[str, msgspec.Meta(max_length=400)] = ""
+    model: str | None = None
+
+
+class ChangeConversation(msgspec.Struct):
+    title: Annotated[str, msgspec.Meta(max_length=400)] | None = None
+    pinned: bool | None = None
+    read: bool | None = None
+    model: str | None | msgspec.UnsetType = msgspec.UNSET
+
+
+class NewMessage(msgspec.Struct):
+    client_id: ClientId
+    content: str
+    attachments: list[Attachment] = []
+
+
+class EditMessage(msgspec.Struct):
+    client_id: ClientId
+    message: int
+    content: str
+
+
+class OneMessage(msgspec.Struct):
+    message: int
+
+
+class QueuedBody(msgspec.Struct):
+    content: str
+
+
+@get("/api/conversations", guards=[signed_in])
+async def page(
+    request: AnyRequest, before: FromQuery[str | None] = None, limit: FromQuery[int] = 50, q: FromQuery[str] = ""
+) -> dict[str, Any]:
+    """A page of the caller's conversations, newest first."""
+    context = await context_of(request)
+    found = await context.conversations.page(before=before, limit=limit, q=q)
+    return {"items": [context.conversation_view(row) for row in found.items], "next": found.next}
+
+
+@post("/api/conversations", guards=[signed_in], status_code=201)
+async def create(request: AnyRequest, data: NewConversation) -> dict[str, Any]:
+    """Make a conversation; the same ``client_id`` gives the same one."""
+    context = await context_of(request)
+    row = await context.create(client_id=data.client_id, title=data.title, model=data.model)
+    return context.conversation_view(row)
+
+
+@get("/api/conversations/{conversation:str}", guards=[signed_in])
+async def one(request: AnyRequest, conversation: FromPath[str]) -> dict[str, Any]:
+    context = await context_of(request)
+    return context.conversation_view(await context.conversations.get(conversation))
+
+
+@patch("/api/conversations/{conversation:str}", guards=[signed_in])
+async def change(request: AnyRequest, conversation: FromPath[str], data: ChangeConversation) -> dict[str, Any]:
+    context = await context_of(request)
+    row = await context.change(
+        conversation, title=data.title, pinned=data.pinned, unread=False if data.read else None, model=data.model
+    )
+    return context.conversation_view(row)
+
+
+@delete("/api/conversations/{conversation:str}", guards=[signed_in], status_code=204)
+async def remove(request: AnyRequest, conversation: FromPath[str]) -> None:
+    """Stop what runs in it and delete it for good."""
+    await (await context_of(request)).delete(conversation)
+
+
+@get("/api/conversations/{conversation:str}/messages", guards=[signed_in])
+async def messages(
+    request: AnyRequest, conversation: FromPath[str], before: FromQuery[int | None] = None, limit: FromQuery[int] = 50
+) -> dict[str, Any]:
+    """A page of the current branch, oldest first."""
+    context = await context_of(request)
+    items, more = await context.history(conversation, before=before, limit=max(1, min(limit, 200)))
+    return {"items": items, "has_more": more}
+
+
+@post("/api/conversations/{conversation:str}/messages", guards=[signed_in], status_code=202)
+async def send(request: AnyRequest, conversation: FromPath[str], data: NewMessage) -> Accepted:
+    """Store a message once and answer it, now or after the running turn."""
+    context = await context_of(request)
+    return await context.send(conversation, data.content, client_id=data.client_id, attachments=tuple(data.attachments))
+
+
+@post("/api/conversations/{conversation:str}/stop", guards=[signed_in], status_code=202)
+async def stop(request: AnyRequest, conversation: FromPath[str]) -> Accepted:
+    """End the running turn; its open calls are recorded as cancelled before this answers."""
+    stopped = await (await context_of(request)).stop(conversation)
+    return {"stopped": stopped}
+
+
+@post("/api/conversations/{conversation:str}/retry", guards=[signed_in], status_code=202)
+async def retry(request: AnyRequest, conversation: FromPath[str]) -> Accepted:
+    await (await context_of(request)).retry(conversation)
+    return {}
+
+
+@post("/api/conversations/{conversation:str}/continue", guards=[signed_in], status_code=202)
+async def go_on(request: AnyRequest, conversation: FromPath[str]) -> Accepted:
+    await (await context_of(request)).go_on(conversation)
+    return {}
+
+
+@post("/api/conversations/{conversation:str}/edit", guards=[signed_in], status_code=202)
+async def edit(request: AnyRequest, conversation: FromPath[str], data: EditMessage) -> Accepted:
+    """Say a user message differently: opens a branch there and answers it."""
+    await (await context_of(request)).edit(conversation, data.message, data.content, client_id=data.client_id)
+    return {}
+
+
+@post("/api/conversations/{conversation:str}/regenerate", guards=[signed_in], status_code=202)
+async def regenerate(request: AnyRequest, conversation: FromPath[str], data: OneMessage) -> Accepted:
+    """A sibling of an answer."""
+    await (await context_of(request)).regenerate(conversation, data.message)
+    return {}
+
+
+@post("/api/conversations/{conversation:str}/head", guards=[signed_in], status_code=200)
+async def head(request: AnyRequest, conversation: FromPath[str], data: OneMessage) -> Accepted:
+    """Show the branch that holds this message."""
+    await (await context_of(request)).switch(conversation, data.message)
+    return {}
+
+
+@post("/api/conversations/{conversation:str}/compact", guards=[signed_in], status_code=202)
+async def compact(request: AnyRequest, conversation: FromPath[str]) -> Accepted:
+    """Replace older messages by a summary in what models see."""
+    return {"compacted": await (await context_of(request)).compact(conversation)}
+
+
+@patch("/api/conversations/{conversation:str}/queue/{queued:int}", guards=[signed_in], status_code=204)
+async def edit_queued(request: AnyRequest, conversation: FromPath[str], queued: FromPath[int], data: QueuedBody) -> Response[None]:
+    await (await context_of(request)).edit_queued(conversation, queued, data.content)
+    return Response(None, status_code=204)
+
+
+@delete("/api/conversations/{conversation:str}/queue/{queued:int}", guards=[signed_in], status_code=204)
+async def delete_queued(request: AnyRequest, conversation: FromPath[str], queued: FromPath[int]) -> None:
+    await (await context_of(request)).delete_queued(conversation, queued)
+
+
+HANDLERS = (
+    page, create, one, change, remove, messages, send, stop, retry, go_on, edit, regenerate, head, compact, edit_queued,
+    delete_queued,
+)  # fmt: skip

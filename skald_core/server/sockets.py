@@ -1,0 +1,146 @@
+"""The live socket of a client (docs/http-api.md, "WebSocket"). It lives outside the API application, so swapping that one
+when a plugin comes or goes closes no socket."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from http.cookies import SimpleCookie
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+from litestar.types import Receive, Scope, Send
+
+from skald_core.errors import SkaldError
+from skald_core.runtime.feed import Subscriber
+from skald_core.server.guards import COOKIE
+
+if TYPE_CHECKING:
+    from skald_core.runtime.app import Skald
+    from skald_core.runtime.user_context import UserContext
+
+__all__ = ("Sockets",)
+
+log = logging.getLogger("skald.server")
+
+PING_SECONDS = 25.0
+MAX_SUBSCRIPTIONS = 32
+
+Id = Annotated[str, msgspec.Meta(max_length=64)]
+
+
+class _Subscribe(msgspec.Struct, tag="subscribe"):
+    conversation: Id
+    epoch: Id | None = None
+    after: int | None = None
+
+
+class _Unsubscribe(msgspec.Struct, tag="unsubscribe"):
+    conversation: Id
+
+
+class _Pong(msgspec.Struct, tag="pong"):
+    pass
+
+
+class _Ping(msgspec.Struct, tag="ping"):
+    pass
+
+
+_decoder = msgspec.json.Decoder(_Subscribe | _Unsubscribe | _Pong | _Ping)
+
+
+class Sockets:
+    """ASGI application for ``/api/ws``."""
+
+    def __init__(self, app: Skald) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()  # websocket.connect
+        token = _cookie(scope)
+        user = await self._app.authenticate(token)
+        context: UserContext | None = None
+        if user is not None:
+            try:
+                await self._app.require_open(user)
+                context = await self._app.context(user)
+            except SkaldError:
+                context = None
+        if user is None or context is None:
+            # Accepted first: a browser shows no close code of a refused handshake.
+            await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
+            await send({"type": "websocket.send", "bytes": None, "text": '{"type":"signed_out","reason":"not_signed_in"}'})
+            await send({"type": "websocket.close", "code": 4401, "reason": "not signed in"})
+            return
+        await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
+        await self._serve(context, receive, send)
+
+    async def _serve(self, context: UserContext, receive: Receive, send: Send) -> None:
+        subscriber = Subscriber()
+        context.feed.attach(subscriber)
+        hello = {"type": "hello", "epoch": context.feed.epoch, "user": context.user.id}
+        subscriber.push(msgspec.json.encode(hello))
+        writer = asyncio.create_task(self._write(subscriber, send), name="socket-write")
+        pinger = asyncio.create_task(self._ping(subscriber), name="socket-ping")
+        try:
+            while True:
+                message = await receive()
+                if message["type"] != "websocket.receive":
+                    return
+                text = message.get("text")
+                try:
+                    command = _decoder.decode(text if text is not None else message.get("bytes") or b"")
+                except (msgspec.DecodeError, msgspec.ValidationError) as error:
+                    subscriber.push(msgspec.json.encode({"type": "refused", "detail": str(error)[:200]}))
+                    continue
+                await self._obey(context, subscriber, command)
+        finally:
+            context.feed.detach(subscriber)
+            subscriber.close("gone")
+            pinger.cancel()
+            writer.cancel()
+            await asyncio.gather(writer, pinger, return_exceptions=True)
+
+    async def _obey(
+        self, context: UserContext, subscriber: Subscriber, command: _Subscribe | _Unsubscribe | _Pong | _Ping
+    ) -> None:
+        match command:
+            case _Subscribe(conversation, epoch, after):
+                if len(subscriber.conversations) >= MAX_SUBSCRIPTIONS:
+                    subscriber.conversations.clear()
+                try:
+                    await context.subscribe(subscriber, conversation, epoch, after)
+                except SkaldError as error:
+                    subscriber.push(
+                        msgspec.json.encode(
+                            {"type": "refused", "conversation_id": conversation, "code": error.code, "detail": error.detail}
+                        )
+                    )
+            case _Unsubscribe(conversation):
+                subscriber.conversations.discard(conversation)
+            case _Ping():
+                subscriber.push(b'{"type":"pong"}')
+            case _Pong():
+                pass
+
+    async def _write(self, subscriber: Subscriber, send: Send) -> None:
+        while (items := await subscriber.get()) is not None:
+            for payload in items:
+                await send({"type": "websocket.send", "bytes": None, "text": payload.decode()})
+        code = {"slow": 4408, "signed_out": 4401, "shutdown": 1012}.get(subscriber.closed_reason, 1000)
+        await send({"type": "websocket.close", "code": code, "reason": subscriber.closed_reason})
+
+    async def _ping(self, subscriber: Subscriber) -> None:
+        while True:
+            await asyncio.sleep(PING_SECONDS)
+            subscriber.push(b'{"type":"ping"}')
+
+
+def _cookie(scope: Scope) -> str | None:
+    for name, value in scope["headers"]:
+        if name == b"cookie":
+            morsel = SimpleCookie(value.decode("latin-1")).get(COOKIE)
+            if morsel is not None:
+                return morsel.value
+    return None
