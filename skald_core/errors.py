@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from skald_core.loop.errors import LoopError
 
-__all__ = ("BadInput", "Conflict", "Forbidden", "Gone", "NotFound", "NotSignedIn", "SkaldError", "StartError", "TooMany")
+__all__ = (
+    "BadInput",
+    "Conflict",
+    "Forbidden",
+    "Gone",
+    "NotFound",
+    "NotSignedIn",
+    "SkaldError",
+    "StartError",
+    "TooMany",
+)
 
 
 class SkaldError(LoopError):

@@ -56,7 +56,9 @@ class Conversations:
         self._db = database
         self._now = now
 
-    async def create(self, *, client_id: str | None = None, title: str = "", model: str | None = None, source: str = "web") -> Conversation:
+    async def create(
+        self, *, client_id: str | None = None, title: str = "", model: str | None = None, source: str = "web"
+    ) -> Conversation:
         """A new row; the same ``client_id`` gives the same one."""
         now = self._now()
         conversation_id = secrets.token_urlsafe(12)
@@ -108,7 +110,7 @@ class Conversations:
         title: str | None = None,
         pinned: bool | None = None,
         unread: bool | None = None,
-        model: str | None | msgspec.UnsetType = msgspec.UNSET,
+        model: str | msgspec.UnsetType | None = msgspec.UNSET,
         touch: bool = False,
     ) -> Conversation:
         await self.get(conversation_id)

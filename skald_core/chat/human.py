@@ -69,7 +69,9 @@ def _request(row: tuple[Any, ...]) -> HumanRequest:
 class HumanRequests:
     """The requests of one user. ``changed`` is called after every change, with the row as it now is."""
 
-    def __init__(self, database: Database, *, now: Callable[[], float], changed: Callable[[HumanRequest], None]) -> None:
+    def __init__(
+        self, database: Database, *, now: Callable[[], float], changed: Callable[[HumanRequest], None]
+    ) -> None:
         self._db = database
         self._now = now
         self._changed = changed
@@ -172,9 +174,11 @@ class HumanRequests:
     async def _end(self, request_id: str, status: Status) -> None:
         values = (status, self._now(), request_id)
         changed = await self._db.write(
-            lambda c: c.execute(
-                "UPDATE human_requests SET status=?, answered_at=? WHERE id=? AND status='pending'", values
-            ).rowcount
+            lambda c: (
+                c.execute(
+                    "UPDATE human_requests SET status=?, answered_at=? WHERE id=? AND status='pending'", values
+                ).rowcount
+            )
         )
         if changed:
             self._changed(await self.get(request_id))
@@ -187,7 +191,9 @@ class HumanRequests:
             raise NotFound("This request does not exist (any more).", code="request_not_found")
         return _request(row)
 
-    async def list(self, *, status: str | None = None, conversation: str | None = None, limit: int = 200) -> list[HumanRequest]:
+    async def list(
+        self, *, status: str | None = None, conversation: str | None = None, limit: int = 200
+    ) -> list[HumanRequest]:
         where, values = ["1"], []
         if status is not None:
             where.append("status=?")

@@ -58,7 +58,9 @@ class Client:
         password = os.environ.get("SKALD_PASSWORD")
         if name is None or password is None:
             if not sys.stdin.isatty():
-                raise CliError("sign in first: set SKALD_USER and SKALD_PASSWORD, or run 'skald chat' in a terminal once")
+                raise CliError(
+                    "sign in first: set SKALD_USER and SKALD_PASSWORD, or run 'skald chat' in a terminal once"
+                )
             name = name or (await asyncio.to_thread(input, "User name: "))
             password = password or await asyncio.to_thread(getpass.getpass, "Password: ")
         await client.call("POST", "/api/auth/login", {"username": name, "password": password})
@@ -69,7 +71,9 @@ class Client:
         try:
             return await self.http.request(method, path, json=body)
         except httpx.TransportError:
-            raise CliError(f"no Skald answers at {self.url}; start it with 'skald serve' (or ./run.sh), or give --url") from None
+            raise CliError(
+                f"no Skald answers at {self.url}; start it with 'skald serve' (or ./run.sh), or give --url"
+            ) from None
 
     async def call(self, method: str, path: str, body: Any = None) -> Any:
         """A JSON answer; raises CliError with the server's own sentence."""
@@ -218,7 +222,11 @@ class _Printer:
             return
         labels = {"a": "allow_once", "c": "allow_conversation", "d": "deny"}
         offered = {c["id"] for c in request["choices"]}
-        question = "  [a]llow once, " + ("allow for this [c]onversation, " if "allow_conversation" in offered else "") + "[d]eny? "
+        question = (
+            "  [a]llow once, "
+            + ("allow for this [c]onversation, " if "allow_conversation" in offered else "")
+            + "[d]eny? "
+        )
         while True:
             key = (await asyncio.to_thread(input, question)).strip().lower()[:1]
             choice = labels.get(key)
@@ -230,7 +238,9 @@ class _Printer:
             self._note(f"  {error.detail}")
 
 
-async def _turn(client: Client, conversation: str, printer: _Printer, events: AsyncIterator[dict[str, Any]], text: str) -> dict[str, Any]:
+async def _turn(
+    client: Client, conversation: str, printer: _Printer, events: AsyncIterator[dict[str, Any]], text: str
+) -> dict[str, Any]:
     """Send and follow one turn to its end; returns the last event."""
     await _send(client, conversation, text)
     async for event in events:

@@ -27,11 +27,15 @@ def _parser() -> argparse.ArgumentParser:
     serve = commands.add_parser("serve", help="run the server")
     data(serve)
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    serve.add_argument("--port", type=int, default=9000, help="port to listen on; 0 picks a free one (default: %(default)s)")
+    serve.add_argument(
+        "--port", type=int, default=9000, help="port to listen on; 0 picks a free one (default: %(default)s)"
+    )
     serve.add_argument(
         "--allowed-host", action="append", default=[], metavar="NAME", help="a further name people open this server by"
     )
-    serve.add_argument("--trusted-proxy", action="append", default=[], metavar="ADDRESS", help="believe its X-Forwarded-For")
+    serve.add_argument(
+        "--trusted-proxy", action="append", default=[], metavar="ADDRESS", help="believe its X-Forwarded-For"
+    )
     serve.add_argument("--behind-tls", action="store_true", help="a TLS proxy is in front: mark cookies Secure")
     serve.add_argument("--port-file", type=Path, metavar="FILE", help="write the port here once listening")
     serve.add_argument("--no-input", action="store_true", help="ask nothing in the terminal")

@@ -99,5 +99,8 @@ async def _store(data_dir: Path, plugin_id: str, *, enabled: bool) -> int:
         await database.write(lambda c: set_enabled_offline(c, plugin_id, enabled))
     finally:
         await database.close()
-    print(f"{plugin_id} is {'enabled' if enabled else 'disabled'}; it takes effect when the server starts.", file=sys.stderr)
+    print(
+        f"{plugin_id} is {'enabled' if enabled else 'disabled'}; it takes effect when the server starts.",
+        file=sys.stderr,
+    )
     return 0

@@ -83,7 +83,9 @@ async def serve(settings: Settings, listener: socket.socket, *, ask: bool) -> in
         if await app.users.count() == 0:
             made = ask and sys.stdin.isatty() and sys.stdout.isatty() and await make_first(app)
             if not made:
-                print(f"\n  Set up Skald in the browser (this link works once):\n  {url}/setup#token={app.setup_token}\n")
+                print(
+                    f"\n  Set up Skald in the browser (this link works once):\n  {url}/setup#token={app.setup_token}\n"
+                )
         server = uvicorn.Server(
             uvicorn.Config(
                 app.asgi,

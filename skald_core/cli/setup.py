@@ -31,7 +31,9 @@ def ask_first_account() -> dict[str, object] | None:
             if not username:
                 return None
             display = input(f"Your name [{username}]: ").strip() or username
-            print(f"\nA password of at least {MIN_LENGTH} characters. It also encrypts your data: nobody can recover it.")
+            print(
+                f"\nA password of at least {MIN_LENGTH} characters. It also encrypts your data: nobody can recover it."
+            )
             password = getpass.getpass("Password: ")
             try:
                 check_password(password, username)
@@ -74,7 +76,9 @@ async def _run(args: argparse.Namespace) -> int:
             print("This instance has an account already. Sign in in the browser.")
             return 0
         if not sys.stdin.isatty():
-            print("skald: there is no terminal to ask in; start the server and open the link it prints", file=sys.stderr)
+            print(
+                "skald: there is no terminal to ask in; start the server and open the link it prints", file=sys.stderr
+            )
             return 2
         return 0 if await make_first(app) else 1
     finally:

@@ -24,7 +24,9 @@ _COMMON = frozenset(
 def check_password(password: str, username: str = "") -> None:
     """Raises BadInput ``weak_password`` with the reason."""
     if len(password) < MIN_LENGTH:
-        raise BadInput(f"The password needs at least {MIN_LENGTH} characters.", code="weak_password", minimum=MIN_LENGTH)
+        raise BadInput(
+            f"The password needs at least {MIN_LENGTH} characters.", code="weak_password", minimum=MIN_LENGTH
+        )
     if len(password.encode()) > _MAX_BYTES:
         raise BadInput("The password is longer than 1,024 bytes; use a shorter one.", code="password_too_long")
     folded = password.casefold()

@@ -120,7 +120,9 @@ class ModelCatalogue:
         if pin is not None and not exclude:
             pinned = next((m for m in self._models if m.id == pin), None)
             if pinned is None:
-                raise NoModel("The model chosen for this conversation is gone. Choose another one below the message box.")
+                raise NoModel(
+                    "The model chosen for this conversation is gone. Choose another one below the message box."
+                )
             return self.handle(pinned)
         order = sorted(usable, key=lambda m: (self.health(m.id).state == "down", m.priority))
         problem = ""
@@ -164,5 +166,3 @@ def _merge(known: ModelInfo, stored: ModelInfo) -> ModelInfo:
         if getattr(stored, field) != getattr(default, field)
     }
     return msgspec.structs.replace(known, **changes)
-
-

@@ -58,8 +58,18 @@ def _provider(row: tuple[Any, ...]) -> ProviderRow:
 
 
 def _model(row: tuple[Any, ...]) -> ModelRow:
-    info = msgspec.json.decode(row[8], type=ModelInfo)
-    return ModelRow(*row[:7], bool(row[7]), info, msgspec.json.decode(row[9]))
+    return ModelRow(
+        id=row[0],
+        provider=row[1],
+        provider_name=row[2],
+        type=row[3],
+        model=row[4],
+        title=row[5],
+        priority=row[6],
+        enabled=bool(row[7]),
+        info=msgspec.json.decode(row[8], type=ModelInfo),
+        extra=msgspec.json.decode(row[9]),
+    )
 
 
 class ModelTable:
@@ -82,7 +92,9 @@ class ModelTable:
             raise NotFound(f"there is no model provider {provider_id!r}", code="provider_not_found")
         return _provider(row)
 
-    async def add_provider(self, type_id: str, name: str, settings: dict[str, str], secrets: dict[str, str]) -> ProviderRow:
+    async def add_provider(
+        self, type_id: str, name: str, settings: dict[str, str], secrets: dict[str, str]
+    ) -> ProviderRow:
         row = ProviderRow(random.token_hex(8), type_id, _name(name), settings, secrets)
         values = (row.id, row.type, row.name, _json(settings), _json(secrets), time.time())
 
@@ -133,14 +145,27 @@ class ModelTable:
         return _model(row)
 
     async def add_model(
-        self, provider_id: str, model: str, *, title: str = "", info: ModelInfo = ModelInfo(), extra: dict[str, Any] | None = None
+        self,
+        provider_id: str,
+        model: str,
+        *,
+        title: str = "",
+        info: ModelInfo = ModelInfo(),
+        extra: dict[str, Any] | None = None,
     ) -> ModelRow:
         """Added last in priority; a model the provider already has is a Conflict."""
         if not model.strip():
             raise BadInput("Name the model as its server knows it.", code="bad_model")
         await self.provider(provider_id)
         model_id = random.token_hex(8)
-        values = (provider_id, model.strip(), (title.strip() or model.strip())[:120], _json(info), _json(extra or {}), time.time())
+        values = (
+            provider_id,
+            model.strip(),
+            (title.strip() or model.strip())[:120],
+            _json(info),
+            _json(extra or {}),
+            time.time(),
+        )
 
         def insert(c: Connection) -> None:
             last = c.execute("SELECT coalesce(max(priority), 0) FROM llm_models").fetchone()[0]

@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from sqlcipher3 import dbapi2 as sqlite
 
@@ -23,7 +23,10 @@ __all__ = ("Connection", "Database", "DatabaseClosed", "DatabaseError", "DiskFul
 
 T = TypeVar("T")
 P = ParamSpec("P")
-Connection = sqlite.Connection
+if TYPE_CHECKING:  # sqlcipher3 has no type stubs; its connections are those of the standard library's module
+    from sqlite3 import Connection
+else:
+    Connection = sqlite.Connection
 
 
 class DatabaseError(LoopError):

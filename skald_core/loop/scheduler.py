@@ -137,6 +137,7 @@ class Scheduler:
         self._loop = asyncio.get_running_loop()
         self.closing: dict[CallId, FrameId] = {}
         self.approved: set[CallId] = set()
+        self._started: set[CallId] = set()
 
     async def execute(self, calls: Sequence[Call], registry: ToolRegistry) -> tuple[list[Call], bool]:
         """Run every open call. Returns all calls as they are now, in order, and whether one waits for a person.
@@ -150,6 +151,9 @@ class Scheduler:
         for batch in _batches(works):
             self._commit.checkpoint()
             await self._run_batch(batch)
+        for work in works:
+            if work.suspended:
+                work.call = msgspec.structs.replace(work.call, state="awaiting")
         recorded = {work.call.id: work.call for work in works}
         return [recorded.get(call.id, call) for call in calls], any(work.suspended for work in works)
 
@@ -210,7 +214,7 @@ class Scheduler:
         for work in works:
             if work.ready and work.call.id in self.approved:
                 work.verdict = Allow()
-        if not isinstance(self._services.hooks, NoHooks) or type(self._services.hooks) is not NoHooks:
+        if type(self._services.hooks) is not NoHooks:
             for work in works:
                 if work.ready and work.verdict is None:
                     self._commit.checkpoint()
@@ -388,6 +392,7 @@ class Scheduler:
         tool, pending = work.tool, work.pending
         summary = pending.summary if pending is not None else work.call.name
         work.started = True
+        self._started.add(work.call.id)
         if self._root:
             self._turn.running[work.call.id] = RunningCall(
                 work.call.id, work.call.tool_use_id, work.call.name, summary, self._services.clock()
@@ -469,7 +474,6 @@ class Scheduler:
         for work in works:
             self._turn.running.pop(work.call.id, None)
             if work.suspended:
-                work.call = msgspec.structs.replace(work.call, state="awaiting")
                 if work.started:
                     self._end(work, "awaiting", "waits for a person", "interrupted")
                 continue
@@ -500,7 +504,7 @@ class Scheduler:
 
     def settled(self, message: MessageId, call: Call, result: str = CANCELLED) -> None:
         """Tell of a call the caller settled in the store: its end, and its start when that never came."""
-        if call.id not in self._turn.running or not self._root:
+        if call.id not in self._started:
             self._emit(
                 ToolCallStartEvent(
                     self._frame.conversation, self._frame.id, message, call.id, call.tool_use_id, call.name, {},

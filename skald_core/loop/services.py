@@ -124,7 +124,7 @@ class TurnState:
         self.usage = Usage()
         self.rounds = 0
         self.interrupted = False
-        self.steering: dict[int, asyncio.Future[MessageId]] = {}
+        self.steering: dict[int, asyncio.Future[MessageId] | None] = {}  # queued id: who waits for it
         self.request = 0
         # for LiveTurn; only the root frame's
         self.phase: Literal["starting", "model", "tools", "waiting", "compacting"] = "starting"

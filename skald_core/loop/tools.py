@@ -206,7 +206,7 @@ class FunctionTool(Tool):
         self._struct = msgspec.defstruct(
             f"{self.name}_arguments", required + optional, frozen=True, forbid_unknown_fields=True, kw_only=True
         )
-        (schema,), defs = msgspec.json.schema_components([self._struct], "#/$defs/{name}")
+        (schema,), defs = msgspec.json.schema_components([self._struct], ref_template="#/$defs/{name}")
         self.parameters = _inline_refs(schema, defs)
         self.parameters.pop("title", None)
         self._summarize: Callable[[Any], str] | None = options.pop("summarize", None)

@@ -152,7 +152,7 @@ class PluginContext:
 
     def service(self, protocol: type[T], user: User | None = None) -> T | None:
         """An implementation of ``protocol`` by any enabled plugin, or None."""
-        return self._host.lookup_service(protocol, user.id if user else None)  # type: ignore[no-any-return]  # by type
+        return self._host.lookup_service(protocol, user.id if user else None)
 
     def http(self, *, allow_private: bool = False) -> httpx.AsyncClient:
         """A shared HTTP client. Private, loopback and link-local targets are refused unless ``allow_private``; the resolved
@@ -179,7 +179,11 @@ class PluginContext:
     def spawn(self, coro: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run a background task that is cancelled when the plugin is disabled; its failure is logged and shown."""
         task = self._host.spawn(f"plugin:{self.id}", coro)
-        self.on_dispose(lambda: task.cancel() and None)
+
+        def stop() -> None:
+            task.cancel()
+
+        self.on_dispose(stop)
         return task
 
     def on_dispose(self, undo: Callable[[], Awaitable[None] | None]) -> None:

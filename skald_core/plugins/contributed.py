@@ -49,7 +49,9 @@ class Contributed:
         for item in items:
             owner = seen.get(name(item))
             if owner is not None:
-                brought.problems.append(f"{what} {name(item)!r} is left out: plugin {owner!r} has one of that name already")
+                brought.problems.append(
+                    f"{what} {name(item)!r} is left out: plugin {owner!r} has one of that name already"
+                )
                 continue
             seen[name(item)] = "itself"
             kept.append(item)

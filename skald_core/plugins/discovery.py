@@ -100,7 +100,8 @@ def _describe(
     expected = canonical_id(name)
     if point.name != expected:
         return msgspec.structs.replace(
-            base, error=f"its entry point is called {point.name!r}, but the distribution {name!r} may only use {expected!r}"
+            base,
+            error=f"its entry point is called {point.name!r}, but the distribution {name!r} may only use {expected!r}",
         )
     top = point.value.partition(":")[0].partition(".")[0]
     try:
@@ -117,7 +118,8 @@ def _describe(
         return msgspec.structs.replace(base, error=str(error))
     if manifest.id != point.name:
         return msgspec.structs.replace(
-            base, error=f"skald-plugin.toml says id = {manifest.id!r}, the entry point says {point.name!r}; make them equal"
+            base,
+            error=f"skald-plugin.toml says id = {manifest.id!r}, the entry point says {point.name!r}; make them equal",
         )
     return msgspec.structs.replace(base, manifest=manifest)
 
@@ -126,7 +128,10 @@ def _author(dist: importlib.metadata.Distribution | None) -> str:
     if dist is None:
         return ""
     meta = dist.metadata
-    return str(meta.get("Author") or meta.get("Author-email") or meta.get("Maintainer") or "").partition("<")[0].strip()
+    for name in ("Author", "Author-email", "Maintainer"):
+        if name in meta:
+            return str(meta[name]).partition("<")[0].strip()
+    return ""
 
 
 def _is_editable(dist: importlib.metadata.Distribution | None) -> bool:

@@ -148,7 +148,9 @@ class Dispatcher:
             self.on_failure(plugin_id, hook, failure)
         return Outcome(plugin_id, value, failure, ms)
 
-    async def one(self, hook: str, plugin_id: str, arguments: Mapping[str, Any] | None = None, *, timeout: float = 60.0) -> Outcome | None:
+    async def one(
+        self, hook: str, plugin_id: str, arguments: Mapping[str, Any] | None = None, *, timeout: float = 60.0
+    ) -> Outcome | None:
         """Call ``hook`` of a single plugin; None when it does not implement it."""
         async for outcome in self.call(hook, arguments, only=(plugin_id,), timeout=timeout):
             return outcome

@@ -216,7 +216,9 @@ class Plugins:
         except CycleError as error:
             cycle = [str(node) for node in error.args[1]]
             for plugin_id in dict.fromkeys(cycle):
-                self.rows[plugin_id].problems.append(f"load order is a circle: {' → '.join(cycle)}; started by name instead")
+                self.rows[plugin_id].problems.append(
+                    f"load order is a circle: {' → '.join(cycle)}; started by name instead"
+                )
             return sorted(ids)
         order: list[str] = []
         while sorter.is_active():
@@ -243,7 +245,9 @@ class Plugins:
             row.error = error.failure
             log.warning("plugin %s: %s failed: %s", row.id, error.failure.phase, error.failure.message)
             if self._strict:
-                raise RuntimeError(f"plugin {row.id!r} failed in {error.failure.phase}: {error.failure.message}") from error
+                raise RuntimeError(
+                    f"plugin {row.id!r} failed in {error.failure.phase}: {error.failure.message}"
+                ) from error
         else:
             row.state = "running"
         finally:
@@ -306,7 +310,7 @@ class Plugins:
         brought.schemas = await self._declared(row.id, "skald_schema", Schema)
         brought.services = await self._declared(row.id, "skald_services", Service)
         brought.tools = await self._declared(row.id, "skald_tools", Tool)
-        brought.providers = await self._declared(row.id, "skald_llm_providers", ProviderType)
+        brought.providers = await self._declared(row.id, "skald_llm_providers", ProviderType)  # type: ignore[type-abstract]  # only isinstance
         brought.pages = await self._declared(row.id, "skald_web_pages", WebPage)
         routes = await self._phase_call("register", row.id, "skald_routes")
         if routes:
@@ -330,7 +334,9 @@ class Plugins:
         if not isinstance(value, list | tuple) or not all(isinstance(item, kind) for item in value):
             raise _PhaseError(
                 "register",
-                HookFailure("TypeError", f"{hook} must return a list of {kind.__name__}, it returned {type(value).__name__}", ""),
+                HookFailure(
+                    "TypeError", f"{hook} must return a list of {kind.__name__}, it returned {type(value).__name__}", ""
+                ),
             )
         return list(value)
 
@@ -469,7 +475,11 @@ class Plugins:
         ]
 
     def judging(self) -> list[str]:
-        return [row.id for row in self.rows.values() if row.state == "running" and "skald_gate" in self.dispatcher.hooks_of(row.id)]
+        return [
+            row.id
+            for row in self.rows.values()
+            if row.state == "running" and "skald_gate" in self.dispatcher.hooks_of(row.id)
+        ]
 
     def _hook_failed(self, plugin_id: str, hook: str, failure: HookFailure) -> None:
         row = self.rows.get(plugin_id)
@@ -526,5 +536,3 @@ def set_enabled_offline(connection: Connection, plugin_id: str, enabled: bool) -
         "ON CONFLICT(id) DO UPDATE SET enabled=excluded.enabled, changed_at=excluded.changed_at",
         (plugin_id, int(enabled), now, now),
     )
-
-

@@ -86,5 +86,7 @@ def read_manifest(path: Path) -> Manifest:
     try:
         SpecifierSet(manifest.api)
     except InvalidSpecifier:
-        raise ManifestError(f'{path.name}: api = {manifest.api!r} is no version range; write one such as ">=1,<2"') from None
+        raise ManifestError(
+            f'{path.name}: api = {manifest.api!r} is no version range; write one such as ">=1,<2"'
+        ) from None
     return manifest

@@ -164,7 +164,8 @@ class Skald:
     async def set_setting(self, key: str, value: str) -> None:
         await self.system_db.write(
             lambda c: c.execute(
-                "INSERT INTO instance_settings VALUES(?,?) ON CONFLICT(key) DO UPDATE SET value=excluded.value", (key, value)
+                "INSERT INTO instance_settings VALUES(?,?) ON CONFLICT(key) DO UPDATE SET value=excluded.value",
+                (key, value),
             )
         )
 
@@ -398,7 +399,11 @@ class _PluginModels:
 
     async def forget(self, *, type_id: str, provider_name: str, model: str) -> bool:
         table = self._app.catalogue.table
-        rows = [m for m in await table.models() if m.type == type_id and m.provider_name == provider_name and m.model == model]
+        rows = [
+            m
+            for m in await table.models()
+            if m.type == type_id and m.provider_name == provider_name and m.model == model
+        ]
         for row in rows:
             await table.remove_model(row.id)
             if not any(m.provider == row.provider for m in await table.models()):
@@ -439,5 +444,3 @@ async def _not_ready(scope: Any, receive: Any, send: Any) -> None:
 
 def _trace(line: str) -> None:
     logging.getLogger("skald.trace").info("%s", line)
-
-

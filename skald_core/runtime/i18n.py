@@ -25,7 +25,8 @@ class Texts:
 
     def __init__(self, plugins: Callable[[str], dict[str, str]] = lambda locale: {}) -> None:
         self._own = {
-            locale: msgspec.json.decode((_FOLDER / f"{locale}.json").read_bytes(), type=dict[str, str]) for locale in LOCALES
+            locale: msgspec.json.decode((_FOLDER / f"{locale}.json").read_bytes(), type=dict[str, str])
+            for locale in LOCALES
         }
         self._plugins = plugins
         self.instance_locale = "en"

@@ -65,7 +65,9 @@ def _web_files(folder: Path) -> Any:
 
 def trial(plugin_id: str, handlers: Sequence[Any]) -> None:
     """Build an application of just these routes; raises what is wrong with them, hurting nobody."""
-    Litestar([plugin_router(plugin_id, handlers, None)], openapi_config=OpenAPIConfig("trial", "0"), logging_config=None)
+    Litestar(
+        [plugin_router(plugin_id, handlers, None)], openapi_config=OpenAPIConfig("trial", "0"), logging_config=None
+    )
 
 
 def build_api(app: Skald, plugin_routes: Mapping[str, Sequence[Any]]) -> Litestar:
@@ -79,7 +81,9 @@ def build_api(app: Skald, plugin_routes: Mapping[str, Sequence[Any]]) -> Litesta
         found = app.texts.find(key, locale)
         return None if found is None else app.texts.t(key, locale, params)
 
-    running = {row.id: row.found.package_dir for row in app.plugins.rows.values() if row.state in {"running", "starting"}}
+    running = {
+        row.id: row.found.package_dir for row in app.plugins.rows.values() if row.state in {"running", "starting"}
+    }
     routers = [
         plugin_router(plugin_id, plugin_routes.get(plugin_id, ()), folder)
         for plugin_id, folder in running.items()
@@ -91,7 +95,11 @@ def build_api(app: Skald, plugin_routes: Mapping[str, Sequence[Any]]) -> Litesta
         exception_handlers=exception_handlers(translate, locale_of),
         request_max_body_size=MAX_BODY,
         openapi_config=OpenAPIConfig(
-            title="Skald", version=VERSION, path="/api/schema", render_plugins=[JsonRenderPlugin()], use_handler_docstrings=True
+            title="Skald",
+            version=VERSION,
+            path="/api/schema",
+            render_plugins=[JsonRenderPlugin()],
+            use_handler_docstrings=True,
         ),
         logging_config=None,
     )

@@ -16,7 +16,17 @@ if TYPE_CHECKING:
     from skald_core.runtime.app import Skald
     from skald_core.runtime.user_context import UserContext
 
-__all__ = ("COOKIE", "caller", "capability", "context_of", "is_guard", "plugin_enabled", "public", "runtime", "signed_in")
+__all__ = (
+    "COOKIE",
+    "caller",
+    "capability",
+    "context_of",
+    "is_guard",
+    "plugin_enabled",
+    "public",
+    "runtime",
+    "signed_in",
+)
 
 COOKIE = "skald_session"
 

@@ -76,12 +76,18 @@ def problem_for(error: Exception, locale: str, translate: Translate) -> Problem:
         case msgspec.ValidationError():
             return make(422, "bad_input", str(error))
         case HTTPException():
-            code = {401: "not_signed_in", 403: "forbidden", 404: "not_found", 405: "method_not_allowed", 413: "body_too_large"}.get(
-                error.status_code, "bad_input"
-            )
+            code = {
+                401: "not_signed_in",
+                403: "forbidden",
+                404: "not_found",
+                405: "method_not_allowed",
+                413: "body_too_large",
+            }.get(error.status_code, "bad_input")
             status = 422 if error.status_code == 400 else error.status_code
             extra = error.extra if isinstance(error.extra, list) else []
-            told = "; ".join(f"{e.get('key', '')}: {e.get('message', '')}".strip(": ") for e in extra if isinstance(e, dict))
+            told = "; ".join(
+                f"{e.get('key', '')}: {e.get('message', '')}".strip(": ") for e in extra if isinstance(e, dict)
+            )
             return make(status, code, told or error.detail, {"capability": ""})
     reference = secrets.token_hex(4)
     log.error("unhandled error %s", reference, exc_info=error)

@@ -12,13 +12,15 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
-from litestar.types import ASGIApp, Message, Receive, Scope, Send
+from litestar.types import ASGIApp, Message, Receive, Send
 
 from skald_core.version import VERSION
 
 __all__ = ("Shell",)
 
 log = logging.getLogger("skald.server")
+
+Scope = Any  # litestar types the two kinds of scope apart; the shell handles both, and lifespan
 
 _UNSAFE = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
@@ -102,7 +104,10 @@ class Shell:
         if origin is not None and (scope["type"] == "websocket" or scope.get("method") in _UNSAFE):
             if urlsplit(origin.decode("latin-1")).netloc.lower() != host:
                 return "bad_origin"
-        elif scope["type"] == "websocket" and headers.get(b"sec-fetch-site", b"same-origin") not in {b"same-origin", b"none"}:
+        elif scope["type"] == "websocket" and headers.get(b"sec-fetch-site", b"same-origin") not in {
+            b"same-origin",
+            b"none",
+        }:
             return "bad_origin"
         return None
 
@@ -119,7 +124,10 @@ class Shell:
             asset = self._load("index.html")
         if asset is None:
             await _plain(
-                send, 503, b"The browser bundle is not built. Run ./run.sh, or 'npm ci && npm run build' in web/.", b"text/plain"
+                send,
+                503,
+                b"The browser bundle is not built. Run ./run.sh, or 'npm ci && npm run build' in web/.",
+                b"text/plain",
             )
             return
         cache = b"no-cache" if index or not name.startswith("assets/") else b"public, max-age=31536000, immutable"
@@ -171,7 +179,11 @@ def _media_type(path: Path) -> str:
 
 
 def _compressible(media_type: str) -> bool:
-    return media_type.startswith("text/") or media_type in {"application/json", "image/svg+xml", "application/manifest+json"}
+    return media_type.startswith("text/") or media_type in {
+        "application/json",
+        "image/svg+xml",
+        "application/manifest+json",
+    }
 
 
 def _with_headers(send: Send) -> Send:

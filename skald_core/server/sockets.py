@@ -70,7 +70,9 @@ class Sockets:
         if user is None or context is None:
             # Accepted first: a browser shows no close code of a refused handshake.
             await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
-            await send({"type": "websocket.send", "bytes": None, "text": '{"type":"signed_out","reason":"not_signed_in"}'})
+            await send(
+                {"type": "websocket.send", "bytes": None, "text": '{"type":"signed_out","reason":"not_signed_in"}'}
+            )
             await send({"type": "websocket.close", "code": 4401, "reason": "not signed in"})
             return
         await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
@@ -114,7 +116,12 @@ class Sockets:
                 except SkaldError as error:
                     subscriber.push(
                         msgspec.json.encode(
-                            {"type": "refused", "conversation_id": conversation, "code": error.code, "detail": error.detail}
+                            {
+                                "type": "refused",
+                                "conversation_id": conversation,
+                                "code": error.code,
+                                "detail": error.detail,
+                            }
                         )
                     )
             case _Unsubscribe(conversation):

@@ -28,7 +28,7 @@ class ChangeConversation(msgspec.Struct):
     title: Annotated[str, msgspec.Meta(max_length=400)] | None = None
     pinned: bool | None = None
     read: bool | None = None
-    model: str | None | msgspec.UnsetType = msgspec.UNSET
+    model: str | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class NewMessage(msgspec.Struct):
@@ -154,7 +154,9 @@ async def compact(request: AnyRequest, conversation: FromPath[str]) -> Accepted:
 
 
 @patch("/api/conversations/{conversation:str}/queue/{queued:int}", guards=[signed_in], status_code=204)
-async def edit_queued(request: AnyRequest, conversation: FromPath[str], queued: FromPath[int], data: QueuedBody) -> Response[None]:
+async def edit_queued(
+    request: AnyRequest, conversation: FromPath[str], queued: FromPath[int], data: QueuedBody
+) -> Response[None]:
     await (await context_of(request)).edit_queued(conversation, queued, data.content)
     return Response(None, status_code=204)
 

@@ -70,7 +70,9 @@ def error_view(error: Exception) -> dict[str, Any]:
 def _type(request: AnyRequest, type_id: str) -> ProviderType:
     found = runtime(request).plugins.contributed.provider_type(type_id)
     if found is None:
-        raise BadInput(f"no enabled plugin knows providers of type {type_id!r}; enable it under Plugins", code="provider_type")
+        raise BadInput(
+            f"no enabled plugin knows providers of type {type_id!r}; enable it under Plugins", code="provider_type"
+        )
     return found[1]
 
 
@@ -93,7 +95,13 @@ def _complete(kind: ProviderType, settings: dict[str, str]) -> dict[str, str]:
 
 
 def _provider_view(row: ProviderRow) -> dict[str, Any]:
-    return {"id": row.id, "type": row.type, "name": row.name, "settings": row.settings, "secrets": dict.fromkeys(row.secrets, True)}
+    return {
+        "id": row.id,
+        "type": row.type,
+        "name": row.name,
+        "settings": row.settings,
+        "secrets": dict.fromkeys(row.secrets, True),
+    }
 
 
 def _model_view(catalogue: ModelCatalogue, row: ModelRow) -> dict[str, Any]:
@@ -144,7 +152,9 @@ async def add_provider(request: AnyRequest, data: ProviderBody) -> dict[str, Any
     kind = _type(request, data.type)
     plain, secrets = _split(kind, _complete(kind, data.settings))
     kind.create({**plain, **secrets})  # refuses settings that make no sense
-    row = await app.catalogue.table.add_provider(data.type, data.name or kind.title, plain, {k: v for k, v in secrets.items() if v})
+    row = await app.catalogue.table.add_provider(
+        data.type, data.name or kind.title, plain, {k: v for k, v in secrets.items() if v}
+    )
     await app.audit(caller(request), "provider.create", row.name)
     await app.models_changed()
     return _provider_view(row)
@@ -186,7 +196,11 @@ async def test_provider(request: AnyRequest, data: TestBody) -> dict[str, Any]:
         async with asyncio.timeout(20):
             models = await kind.list_models(_complete(kind, settings))
     except TimeoutError:
-        return {"ok": False, "models": [], "error": {"kind": "network", "message": "The server did not answer within 20 seconds."}}
+        return {
+            "ok": False,
+            "models": [],
+            "error": {"kind": "network", "message": "The server did not answer within 20 seconds."},
+        }
     except LoopError as error:
         return {"ok": False, "models": [], "error": error_view(error)}
     return {"ok": True, "models": [_remote_view(m) for m in models]}
@@ -219,7 +233,8 @@ async def _discover(kind: ProviderType) -> list[dict[str, Any]]:
     except Exception:  # noqa: BLE001 -- looking around is a favour; a plugin's failure must not spoil the page
         return []
     return [
-        {"type": kind.id, "title": s.title, "settings": s.settings, "models": [_remote_view(m) for m in s.models]} for s in servers
+        {"type": kind.id, "title": s.title, "settings": s.settings, "models": [_remote_view(m) for m in s.models]}
+        for s in servers
     ]
 
 
@@ -239,7 +254,9 @@ async def models(request: AnyRequest) -> list[dict[str, Any]]:
 @post("/api/models", guards=[manage], status_code=201)
 async def add_model(request: AnyRequest, data: ModelBody) -> dict[str, Any]:
     app = runtime(request)
-    row = await app.catalogue.table.add_model(data.provider, data.model, title=data.title, info=data.info, extra=data.extra)
+    row = await app.catalogue.table.add_model(
+        data.provider, data.model, title=data.title, info=data.info, extra=data.extra
+    )
     await app.audit(caller(request), "model.create", row.title)
     await app.models_changed()
     return _model_view(app.catalogue, row)

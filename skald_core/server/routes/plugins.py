@@ -41,9 +41,13 @@ def plugin_view(plugins: Plugins, row: PluginRow, locale: str) -> dict[str, Any]
         "problems": row.problems,
         "contributes": {
             "tools": [t.name for t in brought.tools] if brought else (manifest.contributes.tools if manifest else []),
-            "pages": [p.page_id for p in brought.pages] if brought else (manifest.contributes.pages if manifest else []),
+            "pages": [p.page_id for p in brought.pages]
+            if brought
+            else (manifest.contributes.pages if manifest else []),
             "routes": len(brought.routes) if brought else 0,
-            "providers": [t.id for t in brought.providers] if brought else (manifest.contributes.providers if manifest else []),
+            "providers": [t.id for t in brought.providers]
+            if brought
+            else (manifest.contributes.providers if manifest else []),
             "hooks": plugins.dispatcher.hooks_of(row.id) or (manifest.contributes.hooks if manifest else []),
         },
         "capabilities": manifest.capabilities if manifest else [],

@@ -40,23 +40,33 @@ export function currentRoute() {
   return current;
 }
 
-/** @type {Set<() => boolean | Promise<boolean>>} */
+/** @type {Set<() => boolean>} */
 const guards = new Set();
+/** @type {() => Promise<boolean>} */
+let askToLeave = async () => true;
 
 /**
- * Ask before leaving, e.g. with unsaved changes.
- * @param {() => boolean | Promise<boolean>} guard  whether the person may leave
+ * Ask before leaving while something is unsaved.
+ * @param {() => boolean} dirty
  * @returns {() => void} call it to stop guarding
  */
-export function guardLeaving(guard) {
-  guards.add(guard);
-  return () => guards.delete(guard);
+export function guardLeaving(dirty) {
+  guards.add(dirty);
+  return () => guards.delete(dirty);
+}
+
+/** The question itself; the shell sets it. @param {() => Promise<boolean>} ask */
+export function setLeaveQuestion(ask) {
+  askToLeave = ask;
+}
+
+function unsaved() {
+  return [...guards].some((dirty) => dirty());
 }
 
 /** @returns {Promise<boolean>} */
 async function mayLeave() {
-  for (const guard of guards) if (!(await guard())) return false;
-  return true;
+  return !unsaved() || (await askToLeave());
 }
 
 let position = Number(history.state?.at ?? 0);
@@ -88,7 +98,7 @@ addEventListener("popstate", async () => {
     return;
   }
   const to = Number(history.state?.at ?? 0);
-  if (guards.size && !(await mayLeave())) {
+  if (unsaved() && !(await mayLeave())) {
     undoing = true;
     history.go(position - to || 1);
     return;
@@ -98,8 +108,7 @@ addEventListener("popstate", async () => {
 });
 
 addEventListener("beforeunload", (event) => {
-  // The browser asks in its own words; a guard that would ask counts as unsaved.
-  if ([...guards].some((guard) => guard.length === 0 && /** @type {any} */ (guard).dirty?.())) event.preventDefault();
+  if (unsaved()) event.preventDefault();
 });
 
 /** Links of the app change the address without loading a page. Listens on the document for clicks from any shadow root. */

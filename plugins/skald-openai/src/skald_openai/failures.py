@@ -87,7 +87,7 @@ class Failures:
 
     def __init__(self, endpoint: Endpoint, secret: str, model: str = "") -> None:
         self._at = endpoint
-        self._secret = secret
+        self.secret = secret
         self._model = model
 
     # --- HTTP answers ----------------------------------------------------------------------------------------------
@@ -101,10 +101,10 @@ class Failures:
         if 300 <= status < 400:
             return self._moved(status, headers.get("location", ""))
         decoded = None if html else read_json(body)
-        reply = read_error(decoded, self._secret)
+        reply = read_error(decoded, self.secret)
         if reply is None:
             text = "" if html or decoded is not None else body[:2000].decode("utf-8", "replace")
-            reply = Reply(clean(text, self._secret))
+            reply = Reply(clean(text, self.secret))
         return self.from_reply(status, reply, retry_after=hint)
 
     def from_reply(self, status: int, reply: Reply, *, retry_after: float | None = None) -> Failure:
@@ -234,7 +234,7 @@ class Failures:
         return f"The model {self._model!r}" if self._model else self._at.label
 
     def _key_text(self) -> str:
-        if not self._secret:
+        if not self.secret:
             return f"{self._at.label} wants an API key. Enter one for this provider."
         return f"{self._at.label} refused the API key. Enter a valid one for this provider."
 
@@ -254,7 +254,7 @@ class Failures:
         return f"{self._at.label} has a problem of its own{number}. Try again in a moment, or choose another model."
 
     def _moved(self, status: int, location: str) -> Failure:
-        target = clean(location.split("?")[0].removesuffix("/chat/completions").removesuffix("/models"), self._secret)
+        target = clean(location.split("?")[0].removesuffix("/chat/completions").removesuffix("/models"), self.secret)
         where = f" to {target!r}. Use that as the base URL" if target else ". Check the base URL"
         return Failure(ProtocolError(f"{self._at.label} redirects{where}.", status=status), again=False)
 

@@ -1,0 +1,118 @@
+"""The JSON body of one call."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from skald_core.api import MediaPart, ModelRequest, ResultPart, TextPart, ToolSpec
+from skald_openai.dialect import Dialect
+from skald_openai.known import known_info
+from skald_openai.messages import to_messages
+
+__all__ = ("build_body", "encode_body", "is_heavy")
+
+HEAVY = 512 * 1024
+"""Characters from which a body is built off the event loop."""
+
+_SCALE = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+
+
+def build_body(request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
+    """Everything that is sent, in a fixed order.
+
+    The model's extra settings are merged last; a ``None`` among them takes the field out.
+    """
+    service = dialect.service
+    body: dict[str, Any] = {"model": request.model, "messages": to_messages(request, dialect)}
+    if request.tools:
+        body["tools"] = [_tool(spec) for spec in request.tools]
+        body["tool_choice"] = "auto"
+    body["stream"] = True
+    body["stream_options"] = {"include_usage": True}
+    if request.max_output_tokens is not None:
+        body[dialect.max_tokens] = request.max_output_tokens
+    if request.temperature is not None:
+        body["temperature"] = request.temperature
+    if request.stop_sequences:
+        body["stop"] = list(request.stop_sequences)
+    body.update(_effort(request, dialect))
+    if service.cache == "key" and request.cache and request.cache_key:
+        body["prompt_cache_key"] = request.cache_key
+    body.update(service.body)
+    for field in dialect.left_out:
+        body.pop(field, None)
+    for field, value in request.extra.items():
+        if value is None:
+            body.pop(field, None)
+        else:
+            body[field] = value
+    return body
+
+
+def encode_body(body: dict[str, Any]) -> bytes:
+    """UTF-8 JSON. Half characters, which JSON cannot carry, become question marks."""
+    try:
+        return msgspec.json.encode(body)
+    except UnicodeEncodeError:
+        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def is_heavy(request: ModelRequest) -> bool:
+    """Would building this body hold up the event loop?"""
+    size = 0
+    for message in request.messages:
+        for part in message.parts:
+            if isinstance(part, MediaPart):
+                size += len(part.data)
+            elif isinstance(part, TextPart):
+                size += len(part.text)
+            elif isinstance(part, ResultPart):
+                size += len(part.content)
+    return size > HEAVY
+
+
+def _tool(spec: ToolSpec) -> dict[str, Any]:
+    parameters = spec.parameters or {"type": "object", "properties": {}}
+    return {
+        "type": "function",
+        "function": {"name": spec.name, "description": spec.description, "parameters": parameters},
+    }
+
+
+def _effort(request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
+    """The reasoning effort in the service's own words; nothing for a model known not to reason."""
+    effort = dialect.effort or request.effort
+    if not effort:
+        return {}
+    if dialect.effort is None:
+        known = known_info(request.model)
+        reasons = "reasoning" in request.info.capabilities
+        if known is not None and "reasoning" not in known.capabilities and not reasons:
+            return {}
+        effort = _nearest(effort, dialect.efforts)
+    match dialect.service.effort:
+        case "reasoning":
+            return {"reasoning": {"effort": effort}}
+        case "toggle":
+            return {"thinking": {"type": "disabled" if effort == "none" else "enabled"}}
+        case "thinking":
+            if effort == "none":
+                return {"thinking": {"type": "disabled"}}
+            return {"thinking": {"type": "enabled"}, "reasoning_effort": effort}
+        case _:
+            return {"reasoning_effort": effort}
+
+
+def _nearest(effort: str, levels: tuple[str, ...]) -> str:
+    """The level of ``levels`` nearest to ``effort``, the lower of two equally near; a word of no known scale as it is.
+
+    ``none`` is only ever chosen by name: to be asked for a little reasoning is not to be asked for none.
+    """
+    if effort in levels or effort not in _SCALE:
+        return effort
+    wanted = _SCALE.index(effort)
+    choices = [level for level in levels if level in _SCALE and level != "none"]
+    return min(choices, key=lambda level: (abs(_SCALE.index(level) - wanted), _SCALE.index(level)), default=effort)

@@ -1,0 +1,448 @@
+"""Owns the live turns: at most one per conversation, then whatever waits in its queue, one turn each."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+
+from skald_core.loop.errors import AbortError, ConfigError, HookError, LoopError
+from skald_core.loop.events import ErrorEvent, QueueChangedEvent, ResultEvent, UserEvent
+from skald_core.loop.hooks import Block, Prompt
+from skald_core.loop.kernel import FrameRun, ask_prompt_hook, refuse, user_event
+from skald_core.loop.ops import (
+    AppendMessage,
+    ClearDraft,
+    CloseFrame,
+    CloseRun,
+    DeleteQueued,
+    Dequeue,
+    EditQueued,
+    Enqueue,
+    Op,
+    OpenFrame,
+    OpenRun,
+    SettleCalls,
+)
+from skald_core.loop.profile import Profile
+from skald_core.loop.projection import INTERRUPTED
+from skald_core.loop.records import Frame, LoadedFrame, QueuedInput
+from skald_core.loop.services import Committer, LiveTurn, Outcome, Services, TurnState
+from skald_core.loop.subscription import EventHub
+from skald_core.loop.types import Attachment, ConversationId, FrameId, MessageId
+
+__all__ = ("FromQueue", "Opening", "Prompted", "Resumed", "Runner", "Sent", "new_run_id")
+
+log = logging.getLogger(__name__)
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """Where a message went: it is ``message_id`` already, or waits as ``queued_id``. Both None: it was deleted since.
+
+    ``existing`` says its client id was known, so nothing was stored again.
+    """
+
+    message_id: MessageId | None = None
+    queued_id: int | None = None
+    existing: bool = False
+
+
+class Prompted(msgspec.Struct, frozen=True):
+    """A turn opened by a new message. ``queue=True`` lets what waits already go first."""
+
+    content: str
+    client_id: str = ""
+    attachments: tuple[Attachment, ...] = ()
+    metadata: dict[str, Any] = {}
+    synthetic: bool = False
+    parent: MessageId | Literal["head"] | None = "head"
+    queue: bool = False
+
+
+class FromQueue(msgspec.Struct, frozen=True):
+    item: QueuedInput
+
+
+class Resumed(msgspec.Struct, frozen=True):
+    """A turn taken up again, after ``ops``."""
+
+    ops: tuple[Op, ...] = ()
+
+
+Opening = Prompted | FromQueue | Resumed
+
+
+def new_run_id() -> str:
+    return "run_" + secrets.token_hex(8)
+
+
+class _Active:
+    """A claimed conversation."""
+
+    __slots__ = ("frame", "idle", "task", "turn")
+
+    def __init__(self) -> None:
+        self.task: asyncio.Task[None] | None = None
+        self.turn: TurnState | None = None
+        self.frame = FrameId(0)
+        self.idle = asyncio.Event()
+
+
+class Runner:
+    """Starts, stops and follows turns. All methods that are not async act at once, on the event loop."""
+
+    def __init__(self, services: Services, hub: EventHub) -> None:
+        self._services = services
+        self._hub = hub
+        self._active: dict[ConversationId, _Active] = {}
+        self._seen: set[ConversationId] = set()
+        self.closed = False
+
+    def running(self, conversation: ConversationId) -> bool:
+        return conversation in self._active
+
+    def conversations(self) -> tuple[ConversationId, ...]:
+        return tuple(self._active)
+
+    def turn(self, conversation: ConversationId) -> TurnState | None:
+        active = self._active.get(conversation)
+        return active.turn if active is not None else None
+
+    def live(self, conversation: ConversationId) -> LiveTurn | None:
+        active = self._active.get(conversation)
+        return active.turn.live(active.frame) if active is not None and active.turn is not None else None
+
+    def claim(self, conversation: ConversationId) -> Callable[[], None]:
+        """Reserve an idle conversation for work outside a turn; returns the function that frees it."""
+        self._need_idle(conversation)
+        active = self._active[conversation] = _Active()
+        return lambda: self._release(conversation, active)
+
+    def _release(self, conversation: ConversationId, active: _Active) -> None:
+        if self._active.get(conversation) is active:
+            del self._active[conversation]
+        active.idle.set()
+
+    def _need_idle(self, conversation: ConversationId) -> None:
+        if self.closed:
+            raise ConfigError("the agent is closed")
+        if conversation in self._active:
+            raise ConfigError(f"conversation {conversation!r} has a turn running; wait for it, stop it, or queue the message")
+
+    def start(
+        self,
+        conversation: ConversationId,
+        opening: Opening | None,
+        *,
+        profile: Profile | None = None,
+        run_id: str = "",
+    ) -> asyncio.Future[Sent | None]:
+        """Claim the conversation and begin a turn; ``opening=None`` begins with what waits.
+
+        The future holds where the message went once that is stored, or the error that kept it out; None when another
+        turn's message was not involved. Raises ConfigError when a turn is running.
+        """
+        self._need_idle(conversation)
+        active = self._active[conversation] = _Active()
+        opened: asyncio.Future[Sent | None] = asyncio.get_running_loop().create_future()
+        opened.add_done_callback(_retrieved)
+        active.task = asyncio.create_task(
+            self._drive(conversation, active, opening, profile, run_id or new_run_id(), opened),
+            name=f"turn {conversation}",
+        )
+        return opened
+
+    def abort(self, conversation: ConversationId, reason: str = "") -> bool:
+        """Stop the running turn at once. False when none runs or it is stopping already."""
+        active = self._active.get(conversation)
+        if active is None or active.task is None or active.turn is None:
+            return False
+        if not active.turn.token.cancel(reason):
+            return False
+        active.task.cancel()
+        return True
+
+    def interrupt(self, conversation: ConversationId) -> bool:
+        """End the running turn after its current round. False when none runs."""
+        turn = self.turn(conversation)
+        if turn is None:
+            return False
+        turn.interrupted = True
+        return True
+
+    async def idle(self, conversation: ConversationId) -> None:
+        """Wait until no turn runs and nothing of the queue is about to."""
+        while (active := self._active.get(conversation)) is not None:
+            await active.idle.wait()
+
+    async def close(self) -> None:
+        """End every turn as a crash would: what it left is taken up by the next ``recover``."""
+        self.closed = True
+        tasks = [active.task for active in self._active.values() if active.task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    # -- the queue ---------------------------------------------------------------------------------------------------
+
+    async def queue_changed(self, conversation: ConversationId) -> None:
+        items = await self._services.store.queued(conversation)
+        root = await self._services.store.root(conversation)
+        self._hub.emit(QueueChangedEvent(conversation, root.id if root else FrameId(0), items))
+
+    async def enqueue(self, op: Enqueue) -> Sent:
+        (stored,) = await asyncio.shield(asyncio.ensure_future(self._services.store.apply([op])))
+        if stored.existing and not stored.queued:
+            return Sent(MessageId(stored.id), existing=True)
+        if not stored.existing:
+            await self.queue_changed(op.conversation)
+        return Sent(queued_id=stored.id or None, existing=stored.existing)
+
+    # -- turns -------------------------------------------------------------------------------------------------------
+
+    async def _drive(
+        self,
+        conversation: ConversationId,
+        active: _Active,
+        opening: Opening | None,
+        profile: Profile | None,
+        run_id: str,
+        opened: asyncio.Future[Sent | None],
+    ) -> None:
+        try:
+            going = True
+            while going:
+                if opening is None:
+                    waiting = await self._services.store.queued(conversation)
+                    if not waiting:
+                        break
+                    opening = FromQueue(waiting[0])
+                elif isinstance(opening, Prompted) and opening.queue:
+                    opening = await self._behind_queue(conversation, opening, opened)
+                outcome = await self._turn(conversation, active, opening, profile, run_id, opened)
+                # After a stop or a failure what waits is held: it goes on with the next message or Session.run_queue.
+                going = outcome is None or outcome.kind in ("success", "interrupted")
+                opening, profile, run_id = None, None, new_run_id()
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            log.exception("conversation %s: a turn could not be driven", conversation)
+            refuse(opened, error)
+        finally:
+            if not opened.done():
+                opened.cancel()
+            self._release(conversation, active)
+
+    async def _behind_queue(
+        self, conversation: ConversationId, prompt: Prompted, opened: asyncio.Future[Sent | None]
+    ) -> Opening:
+        """Queue a message behind held ones, if there are any, and begin with the first of them."""
+        waiting = await self._services.store.queued(conversation)
+        if not waiting:
+            return prompt
+        op = Enqueue(
+            conversation, prompt.content, "synthetic" if prompt.synthetic else "user", prompt.client_id,
+            prompt.attachments, prompt.metadata, self._services.clock(),
+        )  # fmt: skip
+        sent = await self.enqueue(op)
+        if not opened.done():
+            opened.set_result(sent)
+        return FromQueue(waiting[0])
+
+    async def _turn(
+        self,
+        conversation: ConversationId,
+        active: _Active,
+        opening: Opening,
+        profile: Profile | None,
+        run_id: str,
+        opened: asyncio.Future[Sent | None],
+    ) -> Outcome | None:
+        """One turn, from storing its message to its result event. None when there was nothing to do."""
+        turn = active.turn = TurnState(conversation, run_id, self._services.clock())
+        active.frame = FrameId(0)
+        run: FrameRun | None = None
+        timer: asyncio.TimerHandle | None = None
+        committer = Committer(self._services.store, turn.token)
+        try:
+            broken: Exception | None = None
+            try:
+                profile = profile or await self._services.profiles(conversation, "")
+            except Exception as error:  # noqa: BLE001 -- the message is stored first, then the turn fails with this
+                broken, profile = error, Profile()
+            limits = profile.limits or self._services.limits
+            if limits.seconds is not None:
+                reason = "the turn's time limit was reached"
+                timer = asyncio.get_running_loop().call_later(limits.seconds, self.abort, conversation, reason)
+            entered = await self._enter(conversation, active, opening, profile, turn, committer, opened)
+            if entered is None:
+                return None
+            loaded, event = entered
+            committer.checkpoint()
+            run = FrameRun(
+                self._services, turn, loaded, profile, token=turn.token, emit=self._hub.emit,
+                resumed=isinstance(opening, Resumed),
+            )  # fmt: skip
+            outcome = await run.run(event, broken)
+        except asyncio.CancelledError:
+            if not turn.token.cancelled:
+                raise
+            outcome = Outcome("aborted", "", "error", reason=turn.token.reason)
+        except Exception as error:
+            refuse(opened, error)
+            outcome = self._not_entered(conversation, active.frame, error)
+        finally:
+            if timer is not None:
+                timer.cancel()
+        if outcome.kind != "aborted" or run is None:
+            try:
+                await committer.commit(CloseRun(conversation))
+            except LoopError:
+                log.exception("conversation %s: the end of a turn could not be stored", conversation)
+        await self._end_steering(conversation, turn)
+        active.turn = None
+        self._hub.emit(
+            ResultEvent(
+                conversation, active.frame, run_id, outcome.kind, outcome.stop_reason, turn.usage,
+                round((time.monotonic() - turn.started) * 1000), run.rounds if run else 0, outcome.text,
+                outcome.message, outcome.reason,
+            )
+        )  # fmt: skip
+        return outcome
+
+    def _not_entered(self, conversation: ConversationId, frame: FrameId, error: Exception) -> Outcome:
+        if not isinstance(error, LoopError):
+            log.error("conversation %s: a turn could not begin", conversation, exc_info=error)
+        kind = error.kind if isinstance(error, LoopError) else "internal"
+        text = str(error) if isinstance(error, LoopError) else f"the turn could not begin ({type(error).__name__})"
+        self._hub.emit(ErrorEvent(conversation, frame, kind, text, bool(getattr(error, "retryable", False))))
+        return Outcome("error", "", "error", reason=text)
+
+    async def _enter(
+        self,
+        conversation: ConversationId,
+        active: _Active,
+        opening: Opening,
+        profile: Profile,
+        turn: TurnState,
+        committer: Committer,
+        opened: asyncio.Future[Sent | None],
+    ) -> tuple[LoadedFrame, UserEvent | None] | None:
+        """Store what opens the turn and load its history. None when the message was stored before."""
+        at = self._services.clock()
+        ops: list[Op] = [OpenFrame(conversation, agent=profile.agent, at=at)]
+        open_run = OpenRun(turn.run_id, conversation, None, at)
+        if not isinstance(opening, Resumed):
+            context = await self._prompt_context(conversation, active, opening, profile, committer)
+            ops.append(_message_op(opening, context, at))
+        else:
+            ops += opening.ops
+        if conversation not in self._seen:
+            ops[1:1] = await self._repairs(conversation, resumed=isinstance(opening, Resumed))
+            self._seen.add(conversation)
+        stored = await committer.commit(*ops, open_run)
+        active.frame = FrameId(stored[0].id)
+        said = stored[-2]
+        if isinstance(opening, Prompted) and said.existing:
+            if not opened.done():
+                known = Sent(None, said.id or None, True) if said.queued else Sent(MessageId(said.id), None, True)
+                opened.set_result(known)
+            return None
+        message_id = MessageId(said.id)
+        if not opened.done():
+            opened.set_result(Sent(message_id) if isinstance(opening, Prompted) else None)
+        loaded = await self._services.store.load(active.frame)
+        assert loaded is not None
+        if isinstance(opening, Resumed):
+            return loaded, None
+        queued = opening.item.id if isinstance(opening, FromQueue) else None
+        if queued is not None:
+            await self.queue_changed(conversation)
+        message = next((m for m in reversed(loaded.messages) if m.id == message_id), None)
+        assert message is not None
+        return loaded, user_event(loaded.frame, message, "synthetic" if message.synthetic else "prompt", queued)
+
+    async def _prompt_context(
+        self,
+        conversation: ConversationId,
+        active: _Active,
+        opening: Prompted | FromQueue,
+        profile: Profile,
+        committer: Committer,
+    ) -> str:
+        """Text the prompt hooks add. Raises HookError when they refuse the message."""
+        limits = profile.limits or self._services.limits
+        source = opening.item if isinstance(opening, FromQueue) else opening
+        if isinstance(source, Prompted) and source.synthetic or isinstance(source, QueuedInput) and source.kind == "synthetic":
+            return ""
+        prompt = Prompt(conversation, source.content, "run", source.attachments, source.metadata)
+        verdict = await ask_prompt_hook(self._services, prompt, limits, active.frame, self._hub.emit)
+        if isinstance(verdict, Block):
+            if isinstance(opening, FromQueue):
+                await committer.commit(DeleteQueued(opening.item.id))
+                await self.queue_changed(conversation)
+            raise HookError(verdict.reason)
+        return verdict.text if verdict is not None else ""
+
+    async def _repairs(self, conversation: ConversationId, *, resumed: bool) -> list[Op]:
+        """What a turn cut off by a crash left, put in order: for a host that did not call ``recover``."""
+        store = self._services.store
+        ops: list[Op] = []
+        for frame in await store.active_frames(conversation):
+            ops += await draft_ops(self._services, frame)
+            if not resumed:
+                ops.append(SettleCalls(frame.id, "failed", INTERRUPTED, "interrupted", True, self._services.clock()))
+                if frame.depth:
+                    ops.append(CloseFrame(frame.id))
+        return ops
+
+    async def _end_steering(self, conversation: ConversationId, turn: TurnState) -> None:
+        """Steering that came too late: whoever waits for it is told, the rest becomes ordinary queued input."""
+        left, turn.steering = turn.steering, {}
+        ops: list[Op] = []
+        for queued, told in left.items():
+            ops.append(EditQueued(queued, kind="user") if told is None else DeleteQueued(queued))
+            refuse(told, AbortError("the turn ended before this message could join it"))
+        if ops:
+            try:
+                await self._services.store.apply(ops)
+                await self.queue_changed(conversation)
+            except LoopError:
+                log.exception("conversation %s: late steering could not be kept", conversation)
+
+
+def _message_op(opening: Prompted | FromQueue, context: str, at: int) -> Op:
+    if isinstance(opening, FromQueue):
+        return Dequeue(opening.item.id, None, context, at)
+    return AppendMessage(
+        None, "user", opening.content, parent=opening.parent, synthetic=opening.synthetic, client_id=opening.client_id,
+        attachments=opening.attachments,
+        metadata=opening.metadata | ({"hook_context": context} if context else {}), at=at,
+    )  # fmt: skip
+
+
+async def draft_ops(services: Services, frame: Frame) -> list[Op]:
+    """Turn a draft that a crash left into a partial message; a sub-agent's is dropped, it is asked again."""
+    draft = await services.store.draft(frame.id)
+    if draft is None:
+        return []
+    ops: list[Op] = []
+    if frame.depth == 0 and (draft.content or draft.reasoning):
+        ops.append(
+            AppendMessage(
+                frame.id, "assistant", draft.content, reasoning=draft.reasoning, status="partial", model=draft.model,
+                metadata={"interrupted": True}, at=services.clock(),
+            )
+        )  # fmt: skip
+    return [*ops, ClearDraft(frame.id)]
+
+
+def _retrieved(future: asyncio.Future[Any]) -> None:
+    if not future.cancelled():
+        future.exception()
