@@ -6,7 +6,8 @@ else of ``skald_core`` is stable, except ``skald_core.testing`` for tests.
 
 from __future__ import annotations
 
-from skald_core.files.userfs import FileInfo, FilesError, UserFs
+from skald_core.files.content import FileType, file_type, human_size
+from skald_core.files.userfs import ABSENT, FileInfo, FilesError, FileTree, FileVersion, TextFile, UserFs
 from skald_core.hookspecs import hookimpl
 from skald_core.identity.models import User
 from skald_core.loop.errors import (
@@ -74,6 +75,7 @@ from skald_core.plugins.contributions import (
 API_VERSION = "1.0"
 
 __all__ = (
+    "ABSENT",
     "API_VERSION",
     "Allow",
     "Answer",
@@ -91,6 +93,9 @@ __all__ = (
     "Deny",
     "FileChange",
     "FileInfo",
+    "FileTree",
+    "FileType",
+    "FileVersion",
     "FilesError",
     "FoundServer",
     "GateCall",
@@ -124,6 +129,7 @@ __all__ = (
     "StreamEvent",
     "SystemBlock",
     "TextDelta",
+    "TextFile",
     "TextPart",
     "Tool",
     "ToolContext",
@@ -136,6 +142,8 @@ __all__ = (
     "UserFs",
     "WebPage",
     "WireMessage",
+    "file_type",
     "hookimpl",
+    "human_size",
     "tool",
 )

@@ -11,9 +11,25 @@ import msgspec
 from skald_core.errors import BadInput, NotFound
 from skald_core.loop.database import Connection, Database
 
-__all__ = ("Conversation", "ConversationPage", "Conversations", "title_from")
+__all__ = ("Conversation", "ConversationPage", "Conversations", "LastTurn", "TurnError", "title_from")
 
 TITLE_LENGTH = 120
+
+
+class TurnError(msgspec.Struct, frozen=True):
+    """Why a turn did not end well, as clients get it."""
+
+    kind: str
+    message: str
+    detail: str = ""
+    retryable: bool = False
+
+
+class LastTurn(msgspec.Struct, frozen=True):
+    """How the latest turn ended, kept so that a reload still offers Retry."""
+
+    outcome: str
+    error: TurnError | None = None
 
 
 class Conversation(msgspec.Struct, frozen=True):
@@ -27,6 +43,7 @@ class Conversation(msgspec.Struct, frozen=True):
     pinned: bool
     model: str | None
     source: str
+    last_turn: LastTurn | None = None
 
 
 class ConversationPage(msgspec.Struct, frozen=True):
@@ -34,11 +51,12 @@ class ConversationPage(msgspec.Struct, frozen=True):
     next: str | None
 
 
-_COLUMNS = "id, title, created_at, updated_at, unread, pinned, model_pin, source"
+_COLUMNS = "id, title, created_at, updated_at, unread, pinned, model_pin, source, last_turn"
 
 
 def _conversation(row: tuple[Any, ...]) -> Conversation:
-    return Conversation(row[0], row[1], row[2], row[3], bool(row[4]), bool(row[5]), row[6], row[7])
+    last = msgspec.json.decode(row[8], type=LastTurn) if row[8] else None
+    return Conversation(row[0], row[1], row[2], row[3], bool(row[4]), bool(row[5]), row[6], row[7], last)
 
 
 def title_from(text: str) -> str:
@@ -130,6 +148,16 @@ class Conversations:
             values = (*changes.values(), conversation_id)
             await self._db.write(lambda c: c.execute(f"UPDATE conversations SET {sets} WHERE id=?", values))
         return await self.get(conversation_id)
+
+    async def ended(self, conversation_id: str, last: LastTurn | None, *, unread: bool) -> None:
+        """A turn ended (or, with None, begins); an unknown conversation is ignored, it was deleted meanwhile."""
+        text = "" if last is None else msgspec.json.encode(last).decode()
+        values = (text, int(unread), self._now(), conversation_id)
+        await self._db.write(
+            lambda c: c.execute(
+                "UPDATE conversations SET last_turn=?, unread=max(unread, ?), updated_at=? WHERE id=?", values
+            )
+        )
 
     async def name_if_untitled(self, conversation_id: str, text: str) -> None:
         title = title_from(text)

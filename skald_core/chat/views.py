@@ -25,7 +25,9 @@ class Views:
         self._tool = tool
         self._model_title = model_title
 
-    def message(self, message: Message, siblings: Sequence[int] = (), error: dict[str, Any] | None = None) -> dict[str, Any]:
+    def message(
+        self, message: Message, siblings: Sequence[int] = (), error: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
         view: dict[str, Any] = {
             "id": message.id,
             "parent": message.parent,

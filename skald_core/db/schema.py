@@ -78,6 +78,7 @@ CREATE TABLE conversations(
   model_pin TEXT,
   pinned INTEGER NOT NULL DEFAULT 0,
   unread INTEGER NOT NULL DEFAULT 0,
+  last_turn TEXT NOT NULL DEFAULT '',
   created_at REAL NOT NULL,
   updated_at REAL NOT NULL);
 CREATE INDEX conversations_recent ON conversations(updated_at DESC);

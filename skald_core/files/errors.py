@@ -54,9 +54,7 @@ def from_os_error(error: OSError, shown: str, *, writing: bool = False) -> Files
         case errno.EISDIR:
             return FilesError(f"{shown!r} is a folder, not a file.", code="is_folder", remedy="List it instead.")
         case errno.ENOTDIR:
-            return FilesError(
-                f"A part of {shown!r} is a file, not a folder.", code="not_a_folder", remedy="Check the path."
-            )
+            return FilesError(f"{shown!r} is a file, not a folder.", code="not_a_folder", remedy="Check the path.")
         case errno.EEXIST:
             return FilesError(
                 f"{shown!r} was created meanwhile; it was not touched.",

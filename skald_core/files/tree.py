@@ -27,12 +27,12 @@ from skald_core.files.content import Text, decode_text, detect_encoding, dominan
 from skald_core.files.errors import FilesError, from_os_error
 from skald_core.files.paths import MountTable, Parts, is_plain_name, join_path, printable, split_path
 
-__all__ = ("ABSENT", "FileInfo", "FileTree", "TextFile", "Version", "Written")
+__all__ = ("ABSENT", "FileInfo", "FileTree", "TextFile", "FileVersion", "Written")
 
 Kind = Literal["file", "dir", "link", "other"]
-Version = NewType("Version", str)
+FileVersion = NewType("FileVersion", str)
 """Names one content of a file: ``sha256:<hex>``, or :data:`ABSENT`."""
-ABSENT = Version("absent")
+ABSENT = FileVersion("absent")
 
 MAX_TEXT_BYTES = 16 * 1024 * 1024
 """Largest file that is read whole unless the caller says otherwise."""
@@ -65,7 +65,7 @@ class TextFile(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     encoding: str
     newline: str
-    version: Version
+    version: FileVersion
 
     def encode(self, text: str) -> bytes:
         """``text`` in this file's encoding. Raises FilesError (``encoding``) when it cannot hold it."""
@@ -101,17 +101,17 @@ def _kind(mode: int) -> Kind:
     return "link" if stat.S_ISLNK(mode) else "other"
 
 
-def _hash(fd: int) -> Version:
+def _hash(fd: int) -> FileVersion:
     digest = hashlib.sha256()
     offset = 0
     while chunk := os.pread(fd, _CHUNK, offset):
         digest.update(chunk)
         offset += len(chunk)
-    return Version(f"sha256:{digest.hexdigest()}")
+    return FileVersion(f"sha256:{digest.hexdigest()}")
 
 
-def version_of(data: bytes) -> Version:
-    return Version(f"sha256:{hashlib.sha256(data).hexdigest()}")
+def version_of(data: bytes) -> FileVersion:
+    return FileVersion(f"sha256:{hashlib.sha256(data).hexdigest()}")
 
 
 def _write_all(fd: int, data: bytes) -> None:
@@ -251,7 +251,10 @@ class FileTree:
 
     def _split_file(self, path: str) -> Parts:
         parts = split_path(path)
-        if self._mounts.is_virtual(parts) or not parts:
+        found = self._mounts.find(parts)
+        if found is None:
+            raise self._unmounted(parts)
+        if not found[1]:  # the home or a mounted folder itself
             raise from_os_error(IsADirectoryError(errno.EISDIR, ""), join_path(parts))
         return parts
 
@@ -327,7 +330,7 @@ class FileTree:
         text = decode_text(data)
         if text is None:
             self.refuse_binary(info, data[:4096])
-            raise _binary(info, "is not text")
+            raise _binary(info, "unknown kind")
         return TextFile(
             info=info, text=text.text, encoding=text.encoding, newline=text.newline, version=version_of(data)
         )
@@ -337,13 +340,13 @@ class FileTree:
         """The encoding of the text that begins with ``head``. Raises FilesError ``binary`` when it is not text."""
         kind = file_type(head)
         if kind is not None:
-            raise _binary(info, f"is a {kind.label}" if kind.label[0] not in "AEIOU8" else f"is an {kind.label}")
+            raise _binary(info, kind.label)
         encoding = detect_encoding(head)
         if encoding is None:
-            raise _binary(info, "is not text")
+            raise _binary(info, "unknown kind")
         return encoding
 
-    def version(self, path: str) -> Version:
+    def version(self, path: str) -> FileVersion:
         """The version of the file now; :data:`ABSENT` when there is none."""
         parts = self._split_file(path)
         try:
@@ -354,7 +357,7 @@ class FileTree:
                 return ABSENT
             raise
 
-    def _version_in(self, folder: int, parts: Parts) -> Version:
+    def _version_in(self, folder: int, parts: Parts) -> FileVersion:
         try:
             fd = self._open_file(folder, parts, os.O_RDONLY)
         except FilesError as error:
@@ -423,16 +426,15 @@ class FileTree:
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
-    def write_bytes(self, path: str, data: bytes, *, expect: Version | None = None) -> Written:
+    def write_bytes(self, path: str, data: bytes, *, expect: FileVersion | None = None) -> Written:
         """Replace or create a file: afterwards it holds exactly ``data``, or on any failure what it held before.
 
         Missing folders are created; an existing file keeps its mode. With ``expect``, the file must still be that
         version, else FilesError ``changed``. Writes made through this tree are excluded in between; another program may
         still slip in between the check and the rename.
         """
-        if path.endswith("/"):
-            raise FilesError(f"{path[:120]!r} names a folder.", code="is_folder", remedy="Add the file's name.")
         parts = self._split_file(path)
+        self._no_slash(path)
         self._writable(parts)
         with self._lock, self._folder(parts[:-1], create=True) as folder:
             mode = self._replaceable(folder, parts)
@@ -459,11 +461,26 @@ class FileTree:
                 os.fsync(folder)
         return Written(path=join_path(parts), created=mode is None, size=len(data))
 
+    def check_write(self, path: str) -> None:
+        """Raise what :meth:`write_bytes` would, as far as it can be known without writing."""
+        parts = self._split_file(path)
+        self._no_slash(path)
+        self._writable(parts)
+        try:
+            with self._folder(parts[:-1]) as folder:
+                self._replaceable(folder, parts)
+        except FilesError as error:
+            if error.code != "not_found":  # the folder will be made
+                raise
+
+    @staticmethod
+    def _no_slash(path: str) -> None:
+        if path.endswith("/"):
+            raise FilesError(f"{path[:120]!r} names a folder.", code="is_folder", remedy="Add the file's name.")
+
     def _replaceable(self, folder: int, parts: Parts) -> int | None:
         """The permission bits of the file to replace, None when there is none. Refuses what is not an ordinary file."""
         shown = join_path(parts)
-        if self._mounts.children(parts):
-            raise from_os_error(IsADirectoryError(errno.EISDIR, ""), shown)
         try:
             mode = os.stat(parts[-1], dir_fd=folder, follow_symlinks=False).st_mode
         except FileNotFoundError:
@@ -482,7 +499,7 @@ class FileTree:
             case _:
                 raise from_os_error(OSError(errno.ENXIO, ""), shown)
 
-    def _check_version(self, folder: int, parts: Parts, expect: Version | None) -> None:
+    def _check_version(self, folder: int, parts: Parts, expect: FileVersion | None) -> None:
         if expect is None or self._version_in(folder, parts) == expect:
             return
         shown = join_path(parts)
@@ -494,13 +511,14 @@ class FileTree:
             remedy="Read it again, then repeat the change.",
         )
 
-    def append_text(self, path: str, text: str, *, expect: Version | None = None) -> Written:
+    def append_text(self, path: str, text: str, *, expect: FileVersion | None = None) -> Written:
         """Put whole lines at the end of a text file, or create it.
 
         A line end is added before ``text`` where the file lacks one, and after it. Encoding and line ends follow the
         file. When the disk fills up the file is cut back to what it was.
         """
         parts = self._split_file(path)
+        self._no_slash(path)
         self._writable(parts)
         if not text.endswith("\n"):
             text += "\n"
@@ -552,9 +570,9 @@ class FileTree:
         return file.encode(text)[len(file.encode("")) :]
 
 
-def _binary(info: FileInfo, what: str) -> FilesError:
+def _binary(info: FileInfo, kind: str) -> FilesError:
     return FilesError(
-        f"{info.path!r} {what} ({human_size(info.size)}), so it cannot be read or changed as text.",
+        f"{info.path!r} is not text ({kind}, {human_size(info.size)}), so it cannot be read or changed as text.",
         code="binary",
         remedy="Choose a text file, or ask the user to convert it.",
     )

@@ -15,7 +15,7 @@ from typing import BinaryIO, TypeVar
 
 from skald_core.files.errors import FileErrorCode, FilesError
 from skald_core.files.paths import Mount, MountTable, join_path, split_path
-from skald_core.files.tree import ABSENT, MAX_TEXT_BYTES, FileInfo, FileTree, Infos, TextFile, Version, Written
+from skald_core.files.tree import ABSENT, MAX_TEXT_BYTES, FileInfo, FileTree, FileVersion, Infos, TextFile, Written
 
 __all__ = (
     "ABSENT",
@@ -27,7 +27,7 @@ __all__ = (
     "Mount",
     "TextFile",
     "UserFs",
-    "Version",
+    "FileVersion",
     "Written",
 )
 
@@ -112,7 +112,7 @@ class UserFs:
 
         return await self.run(opened)
 
-    async def version(self, path: str) -> Version:
+    async def version(self, path: str) -> FileVersion:
         """The version of the file now; :data:`ABSENT` when there is none."""
         return await self.run(lambda t: t.version(path))
 
@@ -132,15 +132,15 @@ class UserFs:
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
-    async def write_bytes(self, path: str, data: bytes, *, expect: Version | None = None) -> Written:
+    async def write_bytes(self, path: str, data: bytes, *, expect: FileVersion | None = None) -> Written:
         """Replace or create a file, all or nothing; ``changed`` when it is no longer the version ``expect``."""
         return await self.run(lambda t: t.write_bytes(path, data, expect=expect))
 
-    async def write_text(self, path: str, text: str, *, expect: Version | None = None) -> Written:
+    async def write_text(self, path: str, text: str, *, expect: FileVersion | None = None) -> Written:
         """Replace or create a text file as UTF-8."""
         return await self.write_bytes(path, text.encode(), expect=expect)
 
-    async def append_text(self, path: str, text: str, *, expect: Version | None = None) -> Written:
+    async def append_text(self, path: str, text: str, *, expect: FileVersion | None = None) -> Written:
         """Put whole lines at the end of a text file, or create it."""
         return await self.run(lambda t: t.append_text(path, text, expect=expect))
 

@@ -1,3 +1,4 @@
+# ruff: noqa: PT018 -- one assertion per fact reads better here than one per field
 """What every store must do, as async functions of an empty store. Run them all against yours:
 
     @pytest.mark.parametrize("check", CHECKS, ids=lambda c: c.__name__)
@@ -220,9 +221,7 @@ async def a_failing_op_undoes_its_batch(store: Store) -> None:
 
 
 async def a_batch_may_use_the_frame_it_opens(store: Store) -> None:
-    opened, said, _ = await store.apply(
-        [OpenFrame(A), AppendMessage(None, "user", "hi"), OpenRun("r1", A, None, at=3)]
-    )
+    opened, said, _ = await store.apply([OpenFrame(A), AppendMessage(None, "user", "hi"), OpenRun("r1", A, None, at=3)])
     message = await store.message(MessageId(said.id))
     assert message is not None and message.frame == opened.id
     (run,) = await store.runs()
@@ -378,7 +377,11 @@ async def deleting_removes_all_and_reuses_no_id(store: Store) -> None:
     )
     await store.delete_conversation(A)
     await store.delete_conversation(A)
-    assert await store.root(A) is None and await store.load(frame) is None and await store.message(MessageId(said.id)) is None
+    assert (
+        await store.root(A) is None
+        and await store.load(frame) is None
+        and await store.message(MessageId(said.id)) is None
+    )
     assert await store.call(said.calls[0]) is None and await store.queued(A) == () and await store.runs() == ()
     assert await store.unfinished() == () and (await store.history(A)).items == ()
     assert await store.checkpoint(checkpoint.id) is None

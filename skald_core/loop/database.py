@@ -19,7 +19,7 @@ from sqlcipher3 import dbapi2 as sqlite
 
 from skald_core.loop.errors import LoopError
 
-__all__ = ("Connection", "Database", "DatabaseClosed", "DatabaseError", "DiskFull", "WrongKey")
+__all__ = ("Connection", "Cursor", "Database", "DatabaseClosed", "DatabaseError", "DiskFull", "WrongKey")
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # sqlcipher3 has no type stubs; its connections are those of 
     from sqlite3 import Connection
 else:
     Connection = sqlite.Connection
+Cursor = sqlite.Cursor
 
 
 class DatabaseError(LoopError):
@@ -68,7 +69,9 @@ def _translate(error: BaseException, path: Path) -> BaseException:
     if isinstance(error, sqlite.Error):
         text = str(error)
         if "disk is full" in text or "disk I/O" in text:
-            return DiskFull(f"the disk holding {path.name!r} is full; nothing was stored. Free some space and try again.")
+            return DiskFull(
+                f"the disk holding {path.name!r} is full; nothing was stored. Free some space and try again."
+            )
         if isinstance(error, sqlite.DatabaseError) and "not a database" in text:
             return WrongKey(f"{path.name!r} cannot be opened with this key, or it is not a database")
     return error
@@ -104,7 +107,9 @@ class Database:
         except sqlite.Error as error:
             writer.close()
             raise _translate(error, path) from None
-        self._threads = [threading.Thread(target=self._write_loop, args=(writer,), name=f"db-write-{path.stem}", daemon=True)]
+        self._threads = [
+            threading.Thread(target=self._write_loop, args=(writer,), name=f"db-write-{path.stem}", daemon=True)
+        ]
         self._readers = max(1, readers)
         self._started_readers = 0
         self._threads[0].start()
@@ -119,7 +124,9 @@ class Database:
 
     def _connect(self) -> Connection:
         try:
-            connection = sqlite.connect(str(self.path), isolation_level=None, check_same_thread=False, cached_statements=256)
+            connection: Connection = sqlite.connect(
+                str(self.path), isolation_level=None, check_same_thread=False, cached_statements=256
+            )
             if self._key is not None:
                 connection.execute(f"PRAGMA key = \"x'{self._key.hex()}'\"")
                 connection.execute("PRAGMA cipher_memory_security = OFF")
@@ -231,7 +238,8 @@ class Database:
                 self._threads.append(thread)
                 thread.start()
         job = self._submit(self._reads, fn, *args, **kwargs)
-        return await asyncio.shield(job.future)  # type: ignore[no-any-return]
+        value: T = await asyncio.shield(job.future)
+        return value
 
     def _submit(
         self, target: queue.SimpleQueue[_Job | None], fn: Callable[..., Any], *args: Any, **kwargs: Any

@@ -130,4 +130,3 @@ def _answer(outcome: Outcome) -> ToolOutput:
             raise ToolSuspended("the agent waits for a person")
         case _:
             return ToolOutput(f"the agent was stopped before it finished{partial}", is_error=True)
-

@@ -16,7 +16,18 @@ from skald_core.loop.records import Message
 from skald_core.loop.tools import ToolOutput
 from skald_core.loop.types import Attachment, ConversationId, FrameId, StopReason
 
-__all__ = ("AddContext", "Block", "HookChain", "Hooks", "MustAsk", "NoHooks", "Prompt", "Rewrite", "Stopping", "ToolHookVerdict")
+__all__ = (
+    "AddContext",
+    "Block",
+    "HookChain",
+    "Hooks",
+    "MustAsk",
+    "NoHooks",
+    "Prompt",
+    "Rewrite",
+    "Stopping",
+    "ToolHookVerdict",
+)
 
 
 class Rewrite(msgspec.Struct, frozen=True):

@@ -611,7 +611,7 @@ class FrameRun:
         if should_compact(tokens, handle.info, fraction=settings.fraction, threshold=settings.threshold):
             try:
                 await self.compact("threshold", tokens)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 -- a strategy is foreign code
                 # The turn goes on with the long history; the model itself says when it is too long.
                 log.warning("compaction failed: %s", error)
                 self._compaction_failed = True
@@ -623,7 +623,7 @@ class FrameRun:
         self._forced_compaction = True
         try:
             return await self.compact("forced", self._context_tokens or estimate_tokens(self._messages))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 -- a strategy is foreign code; the first error is told instead
             log.warning("compaction failed: %s", error)
             return False
 
@@ -731,7 +731,9 @@ class FrameRun:
         kind, text = _kind(error), _plain(error)
         about = {"error": {"kind": kind, "message": text, "tried": list(failed.tried)}}
         ops: list[Op] = [
-            SettleCalls(frame.id, "failed", "Interrupted: the turn failed.", "interrupted", True, self._services.clock())
+            SettleCalls(
+                frame.id, "failed", "Interrupted: the turn failed.", "interrupted", True, self._services.clock()
+            )
         ]
         if failed.partial is None:
             last = self._messages[-1] if self._messages else None
@@ -783,9 +785,7 @@ class FrameRun:
                 AppendMessage(None, "agent", prompt, at=at),
             )
             child_id = FrameId(frame.id)
-            opened = UserEvent(
-                parent.conversation, child_id, MessageId(said.id), prompt, "agent", created_at=at
-            )
+            opened = UserEvent(parent.conversation, child_id, MessageId(said.id), prompt, "agent", created_at=at)
         self._scheduler.closing[ctx.call_id] = child_id
         loaded = await store.load(child_id)
         assert loaded is not None

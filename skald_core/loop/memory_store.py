@@ -260,7 +260,15 @@ class MemoryStore:
         made = self._next("queue")
         position = max((q.position for q in self._queue.values() if q.conversation == op.conversation), default=0) + 1
         record = QueuedInput(
-            made, op.conversation, clean(op.content), op.kind, op.client_id, op.attachments, op.metadata, position, op.at
+            made,
+            op.conversation,
+            clean(op.content),
+            op.kind,
+            op.client_id,
+            op.attachments,
+            op.metadata,
+            position,
+            op.at,
         )
         self._put(self._queue, made, record)
         if op.client_id:
@@ -429,8 +437,7 @@ class MemoryStore:
         return tuple(
             call
             for call in self._calls.values()
-            if not call.terminal
-            and self._frames[self._messages[call.message].frame].conversation == conversation
+            if not call.terminal and self._frames[self._messages[call.message].frame].conversation == conversation
         )
 
     async def draft(self, frame: FrameId) -> Draft | None:

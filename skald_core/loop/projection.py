@@ -57,6 +57,8 @@ class ProjectionOptions(msgspec.Struct, frozen=True):
     attachments: bool = True
 
 
+_DEFAULT = ProjectionOptions()
+
 Media = Mapping[str, MediaPart]
 """Loaded media of the current turn by attachment path."""
 
@@ -119,8 +121,8 @@ def _wire_id(call: Call, options: ProjectionOptions, seen: set[str]) -> str:
 def _arguments(call: Call) -> str:
     """The model's own text; a JSON object stands in for text an API would refuse to parse."""
     text = call.arguments
-    if text[:1] == "{" and text[-1:] == "}":
-        return text
+    if call.state == "done":
+        return text or "{}"  # it ran, so it parsed
     if not text.strip():
         return "{}"
     try:
@@ -156,7 +158,7 @@ def _assistant(
 def _attachment_note(attachments: Sequence[Attachment]) -> str:
     lines = "\n".join(f"- {a.path}" + (f" ({a.media_type})" if a.media_type else "") for a in attachments)
     count = len(attachments)
-    return f"<attachments count=\"{count}\">\n{lines}\n</attachments>"
+    return f'<attachments count="{count}">\n{lines}\n</attachments>'
 
 
 def _user_parts(message: Message, options: ProjectionOptions, info: ModelInfo, media: Media) -> list[Part]:
@@ -190,7 +192,7 @@ def project(
     messages: Sequence[Message],
     *,
     checkpoint: Checkpoint | None = None,
-    options: ProjectionOptions = ProjectionOptions(),
+    options: ProjectionOptions = _DEFAULT,
     info: ModelInfo = ModelInfo(),
     provider: str = "",
     media: Media | None = None,
@@ -304,7 +306,13 @@ class Projection:
         """As :func:`project`. ``messages`` must be the list of the last call with more at its end, or another list."""
         if self._options.window is not None:
             return project(
-                messages, checkpoint=checkpoint, options=self._options, info=info, provider=provider, media=media, tail=tail
+                messages,
+                checkpoint=checkpoint,
+                options=self._options,
+                info=info,
+                provider=provider,
+                media=media,
+                tail=tail,
             )
         key = (id(messages), checkpoint.id if checkpoint else 0, info, provider, tuple(media))
         builder = self._builder

@@ -18,7 +18,6 @@ from skald_core.loop.kernel import FrameRun, ask_prompt_hook, refuse, user_event
 from skald_core.loop.ops import (
     AppendMessage,
     ClearDraft,
-    CloseFrame,
     CloseRun,
     DeleteQueued,
     Dequeue,
@@ -84,9 +83,10 @@ def new_run_id() -> str:
 class _Active:
     """A claimed conversation."""
 
-    __slots__ = ("frame", "idle", "task", "turn")
+    __slots__ = ("begun", "frame", "idle", "task", "turn")
 
     def __init__(self) -> None:
+        self.begun = False
         self.task: asyncio.Task[None] | None = None
         self.turn: TurnState | None = None
         self.frame = FrameId(0)
@@ -132,7 +132,9 @@ class Runner:
         if self.closed:
             raise ConfigError("the agent is closed")
         if conversation in self._active:
-            raise ConfigError(f"conversation {conversation!r} has a turn running; wait for it, stop it, or queue the message")
+            raise ConfigError(
+                f"conversation {conversation!r} has a turn running; wait for it, stop it, or queue the message"
+            )
 
     def start(
         self,
@@ -141,18 +143,21 @@ class Runner:
         *,
         profile: Profile | None = None,
         run_id: str = "",
+        pin: str | None = None,
     ) -> asyncio.Future[Sent | None]:
         """Claim the conversation and begin a turn; ``opening=None`` begins with what waits.
 
-        The future holds where the message went once that is stored, or the error that kept it out; None when another
-        turn's message was not involved. Raises ConfigError when a turn is running.
+        The future holds where the message went once that is stored, or the error that kept it out; None when no new
+        message was involved. ``pin`` names a model for this turn. Raises ConfigError when a turn is running.
         """
         self._need_idle(conversation)
         active = self._active[conversation] = _Active()
         opened: asyncio.Future[Sent | None] = asyncio.get_running_loop().create_future()
         opened.add_done_callback(_retrieved)
+        run_id = run_id or new_run_id()
+        active.turn = TurnState(conversation, run_id, self._services.clock())
         active.task = asyncio.create_task(
-            self._drive(conversation, active, opening, profile, run_id or new_run_id(), opened),
+            self._drive(conversation, active, opening, profile, run_id, pin, opened),
             name=f"turn {conversation}",
         )
         return opened
@@ -164,7 +169,8 @@ class Runner:
             return False
         if not active.turn.token.cancel(reason):
             return False
-        active.task.cancel()
+        if active.begun:  # a task cancelled before its first step would never run its own clean-up
+            active.task.cancel()
         return True
 
     def interrupt(self, conversation: ConversationId) -> bool:
@@ -184,8 +190,11 @@ class Runner:
         """End every turn as a crash would: what it left is taken up by the next ``recover``."""
         self.closed = True
         tasks = [active.task for active in self._active.values() if active.task is not None]
-        for task in tasks:
-            task.cancel()
+        for active in self._active.values():
+            if active.task is not None and active.begun:
+                active.task.cancel()
+            elif active.turn is not None:
+                active.turn.token.cancel("closing")
         if tasks:
             await asyncio.wait(tasks)
 
@@ -213,8 +222,10 @@ class Runner:
         opening: Opening | None,
         profile: Profile | None,
         run_id: str,
+        pin: str | None,
         opened: asyncio.Future[Sent | None],
     ) -> None:
+        active.begun = True
         try:
             going = True
             while going:
@@ -225,18 +236,17 @@ class Runner:
                     opening = FromQueue(waiting[0])
                 elif isinstance(opening, Prompted) and opening.queue:
                     opening = await self._behind_queue(conversation, opening, opened)
-                outcome = await self._turn(conversation, active, opening, profile, run_id, opened)
+                outcome = await self._turn(conversation, active, opening, profile, run_id, pin, opened)
                 # After a stop or a failure what waits is held: it goes on with the next message or Session.run_queue.
                 going = outcome is None or outcome.kind in ("success", "interrupted")
-                opening, profile, run_id = None, None, new_run_id()
+                opening, run_id, pin = None, new_run_id(), None
         except asyncio.CancelledError:
             raise
         except Exception as error:
             log.exception("conversation %s: a turn could not be driven", conversation)
             refuse(opened, error)
         finally:
-            if not opened.done():
-                opened.cancel()
+            refuse(opened, AbortError("the turn was stopped before the message was stored"))
             self._release(conversation, active)
 
     async def _behind_queue(
@@ -262,20 +272,26 @@ class Runner:
         opening: Opening,
         profile: Profile | None,
         run_id: str,
+        pin: str | None,
         opened: asyncio.Future[Sent | None],
     ) -> Outcome | None:
         """One turn, from storing its message to its result event. None when there was nothing to do."""
-        turn = active.turn = TurnState(conversation, run_id, self._services.clock())
+        turn = active.turn
+        if turn is None or turn.run_id != run_id:
+            turn = active.turn = TurnState(conversation, run_id, self._services.clock())
         active.frame = FrameId(0)
         run: FrameRun | None = None
         timer: asyncio.TimerHandle | None = None
         committer = Committer(self._services.store, turn.token)
         try:
+            committer.checkpoint()
             broken: Exception | None = None
             try:
                 profile = profile or await self._services.profiles(conversation, "")
             except Exception as error:  # noqa: BLE001 -- the message is stored first, then the turn fails with this
                 broken, profile = error, Profile()
+            if pin is not None:
+                profile = msgspec.structs.replace(profile, pin=pin)
             limits = profile.limits or self._services.limits
             if limits.seconds is not None:
                 reason = "the turn's time limit was reached"
@@ -294,7 +310,7 @@ class Runner:
             if not turn.token.cancelled:
                 raise
             outcome = Outcome("aborted", "", "error", reason=turn.token.reason)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 -- a turn's end must be told whatever happened
             refuse(opened, error)
             outcome = self._not_entered(conversation, active.frame, error)
         finally:
@@ -379,7 +395,7 @@ class Runner:
         """Text the prompt hooks add. Raises HookError when they refuse the message."""
         limits = profile.limits or self._services.limits
         source = opening.item if isinstance(opening, FromQueue) else opening
-        if isinstance(source, Prompted) and source.synthetic or isinstance(source, QueuedInput) and source.kind == "synthetic":
+        if source.synthetic if isinstance(source, Prompted) else source.kind == "synthetic":
             return ""
         prompt = Prompt(conversation, source.content, "run", source.attachments, source.metadata)
         verdict = await ask_prompt_hook(self._services, prompt, limits, active.frame, self._hub.emit)
@@ -398,8 +414,6 @@ class Runner:
             ops += await draft_ops(self._services, frame)
             if not resumed:
                 ops.append(SettleCalls(frame.id, "failed", INTERRUPTED, "interrupted", True, self._services.clock()))
-                if frame.depth:
-                    ops.append(CloseFrame(frame.id))
         return ops
 
     async def _end_steering(self, conversation: ConversationId, turn: TurnState) -> None:

@@ -178,7 +178,8 @@ class Scheduler:
             emit=lambda data: self._progress(work, data),
         )
         try:
-            self._take(work, parse_arguments(call.effective if call.effective is not None else call.arguments))
+            work.raw = parse_arguments(call.effective if call.effective is not None else call.arguments)
+            self._take(work, work.raw)
         except InvalidArguments as error:
             work.refuse("failed", str(error), "error")
 
@@ -192,7 +193,9 @@ class Scheduler:
             raise
         except Exception as error:
             log.exception("tool %r failed to validate its arguments", tool.name)
-            raise InvalidArguments(f"{tool.name}: the arguments could not be checked ({type(error).__name__})") from None
+            raise InvalidArguments(
+                f"{tool.name}: the arguments could not be checked ({type(error).__name__})"
+            ) from None
         try:
             summary = tool.summarize(arguments)
         except Exception:
@@ -251,7 +254,10 @@ class Scheduler:
             case MustAsk():
                 work.hooked = verdict
             case _:
-                work.refuse("rejected", "a check that runs before tools gave no clear answer", "rejected")
+                # a hook is foreign code and may return anything.
+                work.refuse(  # type: ignore[unreachable]
+                    "rejected", "a check that runs before tools gave no clear answer", "rejected"
+                )
 
     async def _ask_gate(self, works: list[_Work]) -> None:
         """Have calls judged, again after each rewrite, until every one has a verdict or is refused."""
@@ -287,7 +293,10 @@ class Scheduler:
             case Deny(reason):
                 work.refuse("rejected", reason, "rejected")
             case _:
-                work.refuse("rejected", "the permission check gave no clear answer, so this call was refused", "rejected")
+                # a gate is foreign code and may return anything.
+                work.refuse(  # type: ignore[unreachable]
+                    "rejected", "the permission check gave no clear answer, so this call was refused", "rejected"
+                )
 
     async def _ask_people(self, works: list[_Work]) -> None:
         views = tuple(self._view(work) for work in works)
@@ -330,7 +339,10 @@ class Scheduler:
             case Deny(reason):
                 work.refuse("rejected", reason, "rejected")
             case _:
-                work.refuse("rejected", "asking for permission gave no clear answer", "rejected")
+                # a gate is foreign code and may return anything.
+                work.refuse(  # type: ignore[unreachable]
+                    "rejected", "asking for permission gave no clear answer", "rejected"
+                )
 
     async def _judge_edited(self, work: _Work) -> None:
         """What a person edited is judged again: a denial stands, an *ask* was answered by the edit itself."""
@@ -408,7 +420,9 @@ class Scheduler:
     async def _run(self, work: _Work) -> None:
         """Run a call that may; leaves its result on ``work``. Raises only CancelledError, and only for a stop."""
         tool, context, pending = work.tool, work.context, work.pending
-        assert tool is not None and context is not None and pending is not None
+        assert tool is not None
+        assert context is not None
+        assert pending is not None
         began = time.perf_counter()
         try:
             made = await tool.run(work.arguments, context)
@@ -461,9 +475,7 @@ class Scheduler:
             assert output is not None and work.state is not None
             extras = {"display": output.display} if output.display is not None else {}
             ops.append(
-                ResolveCall(
-                    work.call.id, work.state, output.text, work.kind, output.media, extras, work.duration, at
-                )
+                ResolveCall(work.call.id, work.state, output.text, work.kind, output.media, extras, work.duration, at)
             )
             child = self.closing.pop(work.call.id, None)
             if child is not None:

@@ -59,7 +59,7 @@ def text(*pieces: str, **more: Any) -> Step:
     return Step(pieces, **more)
 
 
-def call(name: str, arguments: dict[str, Any] | str | None = None, *, id: str = "") -> ScriptedCall:
+def call(name: str, arguments: dict[str, Any] | str | None = None, *, id: str = "") -> ScriptedCall:  # noqa: A002 -- the field's word
     """A call for :func:`calls`; a ``str`` is sent as it is, also when it is not JSON."""
     return ScriptedCall(name, arguments if isinstance(arguments, str) else json.dumps(arguments or {}), id)
 
@@ -90,7 +90,7 @@ class ScriptedProvider:
         self,
         steps: Sequence[Step | str] = (),
         *,
-        id: str = "scripted",
+        id: str = "scripted",  # noqa: A002 -- the protocol's word
         info: ModelInfo | None = None,
         then: Callable[[ModelRequest], Step | str] | None = None,
     ) -> None:
@@ -124,7 +124,9 @@ class ScriptedProvider:
             self._at += 1
             return self._steps[self._at - 1]
         if self._then is None:
-            raise AssertionError(f"request {len(self.requests)} has no scripted answer; the script has {len(self._steps)}")
+            raise AssertionError(
+                f"request {len(self.requests)} has no scripted answer; the script has {len(self._steps)}"
+            )
         made = self._then(request)
         return Step((made,)) if isinstance(made, str) else made
 
@@ -134,14 +136,12 @@ class ScriptedProvider:
             step.check(request)
         try:
             yield MessageStart(request.model)
-            count = 0
             if step.gate is not None and step.gate_after is None:
                 await self._wait(step)
             for piece in step.reasoning:
                 yield ReasoningDelta(piece)
-            for piece in step.pieces:
+            for count, piece in enumerate(step.pieces, 1):
                 yield TextDelta(piece)
-                count += 1
                 if step.gate is not None and count == step.gate_after:
                     await self._wait(step)
             for made in step.calls:

@@ -41,5 +41,5 @@ class SingleModel(StaticModels):
 
     def __init__(self, provider: Provider, model: str) -> None:
         if not model:
-            raise ConfigError("name a model: Agent(provider=…, model=\"…\")")
+            raise ConfigError('name a model: Agent(provider=…, model="…")')
         super().__init__([ModelHandle(f"{provider.id}/{model}", provider, model, provider.info(model))])

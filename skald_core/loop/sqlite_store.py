@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from skald_core.loop.database import Connection, Database
+from skald_core.loop.database import Connection, Cursor, Database
 from skald_core.loop.errors import StoreError
 from skald_core.loop.ledger import Migration, migrate
 from skald_core.loop.ops import (
@@ -121,6 +121,13 @@ class KnownSend(Exception):
 
     def __init__(self, stored: Stored) -> None:
         self.stored = stored
+
+
+def _inserted(cursor: Cursor) -> int:
+    """The id of the row just inserted."""
+    row: int | None = cursor.lastrowid
+    assert row is not None
+    return row
 
 
 def _dump(value: object) -> str | None:
@@ -231,8 +238,8 @@ class _Batch:
             " VALUES (?,?,?,?,?,1,?,?,?)",
             (op.conversation, op.agent, op.parent, op.parent_call, op.depth, clean(op.title), _dump(op.meta), op.at),
         )
-        self.opened = FrameId(done.lastrowid)
-        return Stored(done.lastrowid)
+        self.opened = FrameId(_inserted(done))
+        return Stored(_inserted(done))
 
     def close_frame(self, op: CloseFrame) -> Stored:
         done = self.c.execute("UPDATE loop_frames SET active = 0 WHERE id = ? AND active = 1", (op.frame,))
@@ -256,7 +263,7 @@ class _Batch:
                 op.reasoning_signature or None, clean(op.reasoning) or None, clean(op.content),
             ),
         )  # fmt: skip
-        message = MessageId(done.lastrowid)
+        message = MessageId(_inserted(done))
         self.c.execute("UPDATE loop_frames SET head = ? WHERE id = ?", (message, frame))
         if op.client_id:
             self.c.execute("INSERT INTO loop_sends VALUES (?, ?, ?, NULL)", (conversation, op.client_id, message))
@@ -296,7 +303,10 @@ class _Batch:
             " duration_ms = ?, finished_at = ? WHERE id = ? AND state IN ('running', 'awaiting')",
             (op.state, clean(op.result), op.result_kind, _dump(op.media), extras, op.duration_ms, op.at, op.call),
         )
-        if done.rowcount == 0 and self.c.execute("SELECT 1 FROM loop_calls WHERE id = ?", (op.call,)).fetchone() is None:
+        if (
+            done.rowcount == 0
+            and self.c.execute("SELECT 1 FROM loop_calls WHERE id = ?", (op.call,)).fetchone() is None
+        ):
             raise StoreError(f"call {op.call!r} does not exist; it may have been deleted")
         return Stored(op.call, changed=done.rowcount > 0)
 
@@ -343,7 +353,7 @@ class _Batch:
             " VALUES (?,?,?,?,?,?)",
             (op.frame, op.covered_up_to, op.at, op.tokens_before, op.model, clean(op.summary)),
         )
-        return Stored(done.lastrowid)
+        return Stored(_inserted(done))
 
     def enqueue(self, op: Enqueue) -> Stored:
         if op.client_id:
@@ -355,8 +365,10 @@ class _Batch:
              clean(op.content)),
         )  # fmt: skip
         if op.client_id:
-            self.c.execute("INSERT INTO loop_sends VALUES (?, ?, NULL, ?)", (op.conversation, op.client_id, done.lastrowid))
-        return Stored(done.lastrowid, queued=True)
+            self.c.execute(
+                "INSERT INTO loop_sends VALUES (?, ?, NULL, ?)", (op.conversation, op.client_id, _inserted(done))
+            )
+        return Stored(_inserted(done), queued=True)
 
     def waiting(self, queued: int) -> QueuedInput:
         row = self.c.execute(f"SELECT {_QUEUED} FROM loop_queue WHERE id = ?", (queued,)).fetchone()
@@ -415,7 +427,7 @@ class _Batch:
             "INSERT INTO loop_drafts(frame, model, content, reasoning) VALUES (?,?,?,?)",
             (op.frame, op.model, clean(op.content), clean(op.reasoning)),
         )
-        return Stored(done.lastrowid)
+        return Stored(_inserted(done))
 
     def clear_draft(self, op: ClearDraft) -> Stored:
         self.c.execute("DELETE FROM loop_drafts WHERE frame = ?", (op.frame,))
@@ -664,7 +676,9 @@ class SqliteStore:
     async def leaf(self, message: MessageId) -> MessageId:
         def read(c: Connection) -> MessageId:
             at = message
-            while (row := c.execute("SELECT max(id) FROM loop_messages WHERE parent = ?", (at,)).fetchone()[0]) is not None:
+            while (
+                row := c.execute("SELECT max(id) FROM loop_messages WHERE parent = ?", (at,)).fetchone()[0]
+            ) is not None:
                 at = MessageId(row)
             return at
 

@@ -94,8 +94,9 @@ def _calls_in(piece: str, names: Collection[str]) -> list[TextCall]:
 def _call(value: object, names: Collection[str]) -> TextCall | None:
     if not isinstance(value, dict):
         return None
-    if isinstance(value.get("function"), dict) and value.keys() <= {"function", *_OTHER_KEYS}:
-        value = value["function"]
+    inner = value.get("function")
+    if isinstance(inner, dict) and value.keys() <= {"function", *_OTHER_KEYS}:
+        return _call(inner, names)
     name_keys = [key for key in _NAME_KEYS if key in value]
     argument_keys = [key for key in _ARGUMENT_KEYS if key in value]
     if len(name_keys) != 1 or len(argument_keys) > 1:

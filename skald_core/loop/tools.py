@@ -169,7 +169,9 @@ def _inline_refs(node: Any, defs: dict[str, Any]) -> Any:
     if isinstance(node, dict):
         if "$ref" in node:
             return _inline_refs(defs[node["$ref"].rsplit("/", 1)[-1]], defs)
-        return {k: _inline_refs(v, defs) for k, v in node.items() if k not in {"$defs", "title"} or not isinstance(v, str)}
+        return {
+            k: _inline_refs(v, defs) for k, v in node.items() if k not in {"$defs", "title"} or not isinstance(v, str)
+        }
     if isinstance(node, list):
         return [_inline_refs(v, defs) for v in node]
     return node
@@ -201,10 +203,8 @@ class FunctionTool(Tool):
         self.description = options.pop("description", None) or purpose
         if not self.description:
             raise ConfigError(f"tool {self.name!r}: write a docstring, it is what the model reads")
-        required = [f for f in fields if len(f) == 2]
-        optional = [f for f in fields if len(f) == 3]
         self._struct = msgspec.defstruct(
-            f"{self.name}_arguments", required + optional, frozen=True, forbid_unknown_fields=True, kw_only=True
+            f"{self.name}_arguments", sorted(fields, key=len), frozen=True, forbid_unknown_fields=True, kw_only=True
         )
         (schema,), defs = msgspec.json.schema_components([self._struct], ref_template="#/$defs/{name}")
         self.parameters = _inline_refs(schema, defs)
@@ -280,7 +280,12 @@ class ToolRegistry:
         if item.name in self._tools:
             raise ConfigError(f"a tool named {item.name!r} is registered already; names must be unique")
         self._tools[item.name] = item
-        return lambda: self._tools.pop(item.name, None) and None
+
+        def unregister() -> None:
+            if self._tools.get(item.name) is item:
+                del self._tools[item.name]
+
+        return unregister
 
     def get(self, name: str) -> Tool | None:
         return self._tools.get(name)

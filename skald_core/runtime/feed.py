@@ -102,6 +102,9 @@ class Feed:
     def detach(self, subscriber: Subscriber) -> None:
         self._subscribers.discard(subscriber)
 
+    def subscribers(self) -> frozenset[Subscriber]:
+        return frozenset(self._subscribers)
+
     def seq(self, conversation: str) -> int:
         channel = self._channels.get(conversation)
         return channel.seq if channel else 0

@@ -81,7 +81,7 @@ def test_path_refused(path: str, code: str) -> None:
 
 def test_absolute_path_suggests_the_relative_one() -> None:
     """A model that writes '/notes/a.md' is told the path that works."""
-    with pytest.raises(FilesError, match="'notes/a.md'"):
+    with pytest.raises(FilesError, match=r"'notes/a\.md'"):
         split_path("/notes/a.md")
 
 
@@ -89,7 +89,11 @@ piece = st.one_of(
     st.sampled_from(["..", ".", "", "~", "root", "a", "b.txt", "foo", "foobar", "...", "..a", " "]),
     st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="/\\"), max_size=6),
 )
-raw_paths = st.builds(lambda start, parts: start + "/".join(parts), st.sampled_from(["", "/", "~/", "./", "/root/"]), st.lists(piece, max_size=8))
+raw_paths = st.builds(
+    lambda start, parts: start + "/".join(parts),
+    st.sampled_from(["", "/", "~/", "./", "/root/"]),
+    st.lists(piece, max_size=8),
+)
 
 
 def oracle(path: str) -> tuple[str, ...] | None:
@@ -166,5 +170,5 @@ def test_longest_mount_wins_on_whole_names() -> None:
 
 def test_one_prefix_cannot_be_mounted_twice() -> None:
     """Two mounts at one place are the caller's mistake, also when spelled differently."""
-    with pytest.raises(ValueError, match="twice|once"):
+    with pytest.raises(ValueError, match="may be mounted once"):
         MountTable([Mount("docs", Path("/a")), Mount("./docs/", Path("/b"))])

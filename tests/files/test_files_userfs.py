@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from skald_core.files.userfs import ABSENT, FilesError, Mount, UserFs, Version
+from skald_core.files.userfs import ABSENT, FilesError, FileVersion, Mount, UserFs
 
 
 async def test_home_is_created_private_on_first_use(tmp_path: Path) -> None:
@@ -135,8 +135,8 @@ async def test_optimistic_write(fs: UserFs, home: Path, refused: Any) -> None:
 async def test_a_refused_write_leaves_no_folder_behind(fs: UserFs, home: Path, refused: Any) -> None:
     """Folders made for a write that then fails are taken away again; those that were there stay."""
     (home / "old").mkdir()
-    await refused(fs.write_text("old/new/deep/a.txt", "x", expect=Version("sha256:0")))
-    await refused(fs.append_text("old/new/deep/a.txt", "x", expect=Version("sha256:0")))
+    await refused(fs.write_text("old/new/deep/a.txt", "x", expect=FileVersion("sha256:0")))
+    await refused(fs.append_text("old/new/deep/a.txt", "x", expect=FileVersion("sha256:0")))
     assert list((home / "old").iterdir()) == []
 
 
@@ -199,7 +199,7 @@ async def test_append_refuses_what_it_would_spoil(fs: UserFs, home: Path, refuse
 async def test_large_files_are_bounded(fs: UserFs, home: Path, refused: Any) -> None:
     """A 100 MB file (sparse, so that the test is quick) is refused whole and can be read in part."""
     with (home / "big.txt").open("wb") as file:
-        file.write(b"first line\n")
+        file.write(b"first line\n" + b"x" * 10_000)
         file.truncate(100_000_000)
     error = await refused(fs.read_text("big.txt"))
     assert error.code == "too_large"

@@ -6,9 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from skald_core.api import (
-    CallDelta,
-    CallEnd,
-    CallStart,
     MessageEnd,
     MessageStart,
     ModelRequest,
@@ -54,8 +51,7 @@ class Answer:
     def __init__(self, request: ModelRequest, new_id: Callable[[], str]) -> None:
         offered = frozenset(tool.name for tool in request.tools)
         self._request = request
-        self._new_id = new_id
-        self._inline = InlineText(offered)
+        self._inline = InlineText()
         self._calls = CallAssembler(offered, new_id)
         self._started = False
         self._usage = Usage()
@@ -111,16 +107,8 @@ class Answer:
         if self._half:
             self._half = ""
             yield from self._text("\N{REPLACEMENT CHARACTER}")
-        found = None if self._calls or cut else self._inline.calls()
-        for piece in self._inline.release():
-            yield self._shown(piece.kind, piece.text)
+        yield from self._settle()
         called = False
-        for call in found or ():
-            called = True
-            call_id = self._new_id()
-            yield CallStart(call_id, call.name)
-            yield CallDelta(call_id, call.arguments)
-            yield CallEnd(call_id)
         for event in self._calls.finish(cut=cut):
             called = True
             yield event
@@ -128,7 +116,7 @@ class Answer:
             stop = "tool_use"
         elif stop == "tool_use":
             stop = "end_turn"
-        if not called and not self._spoke and stop == "end_turn" and not self._request.stop_sequences:
+        if stop == "end_turn" and not called and not self._spoke and not self._may_be_empty():
             raise EmptyAnswerError
         if self._refused and not called:
             stop = "refusal"
@@ -152,7 +140,7 @@ class Answer:
             yield from self._content(refusal)
         entries = delta.get("tool_calls")
         if isinstance(entries, list) and entries:
-            yield from self._release()
+            yield from self._settle()
             yield from self._calls.feed(entries)
 
     def _reasoning(self, delta: dict[str, Any]) -> Iterator[StreamEvent]:
@@ -215,8 +203,8 @@ class Answer:
         for piece in self._inline.feed(text):
             yield self._shown(piece.kind, piece.text)
 
-    def _release(self) -> Iterator[StreamEvent]:
-        for piece in self._inline.release():
+    def _settle(self) -> Iterator[StreamEvent]:
+        for piece in self._inline.finish():
             yield self._shown(piece.kind, piece.text)
 
     def _shown(self, kind: str, text: str) -> StreamEvent:
@@ -238,6 +226,11 @@ class Answer:
             return "stop_sequence"
         # An unknown word still ended a complete answer.
         return _STOP.get((self._finish or "stop").lower().partition(":")[0].strip(), "end_turn")
+
+    def _may_be_empty(self) -> bool:
+        """A model that has just seen results may have nothing to add, and one told where to stop may stop at once."""
+        messages = self._request.messages
+        return bool(self._request.stop_sequences) or (bool(messages) and messages[-1].role == "tool")
 
     def _metadata(self) -> dict[str, Any] | None:
         state: dict[str, Any] = {}

@@ -28,7 +28,7 @@ from skald_openai.services import Endpoint
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ("Failed", "Failure", "Failures")
+__all__ = ("Failed", "Failure", "Failures", "is_web_page")
 
 _CONTEXT_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error", "context_window_exceeded", "1261"})
 # Narrow on purpose: a wrong guess costs a compaction that cannot help.
@@ -83,18 +83,24 @@ class Failed(Exception):
 
 
 class Failures:
-    """Makes failures of one endpoint. ``secret`` is its key, kept out of every text; ``model`` is named in messages."""
+    """Makes failures of one endpoint.
 
-    def __init__(self, endpoint: Endpoint, secret: str, model: str = "") -> None:
+    ``secret`` is its key, kept out of every text; ``model`` and ``wanted``, what was asked for, are named in messages.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, secret: str, model: str = "", *, wanted: str = "chat completions"
+    ) -> None:
         self._at = endpoint
         self.secret = secret
         self._model = model
+        self._wanted = wanted
 
     # --- HTTP answers ----------------------------------------------------------------------------------------------
 
     def from_answer(self, status: int, headers: Mapping[str, str], body: bytes, now: float) -> Failure:
         """An answer that is not a success, or a success that is a web page. ``now`` is seconds since the epoch."""
-        html = _is_html(headers.get("content-type", ""), body)
+        html = is_web_page(headers, body)
         if html and status not in (401, 402, 403, 408, 429) and status < 500:
             return self.web_page(status)
         hint = parse_retry_after(headers.get("retry-after"), now)
@@ -242,10 +248,10 @@ class Failures:
         named = bool(self._model) and self._model.lower() in reply.message.lower()
         if "tool use" in reply.message.lower():
             return f"{self._at.label} offers {self._name} without tools. Choose a model that can use tools."
-        if named or "model" in f"{reply.message} {reply.code} {reply.kind}".lower():
+        if self._model and (named or "model" in f"{reply.message} {reply.code} {reply.kind}".lower()):
             how = f", or fetch it with 'ollama pull {self._model}'" if self._at.service.id == "ollama" else ""
             return f"{self._at.label} does not have the model {self._name}. Choose another model{how}."
-        return f"{self._at.label} has no chat completions at {self._at.base_url}. Check the base URL; most end in /v1."
+        return f"{self._at.label} has no {self._wanted} at {self._at.base_url}. Check the base URL; most end in /v1."
 
     def _trouble_text(self, status: int, reply: Reply) -> str:
         if "loading" in reply.message.lower() and status in (0, 503):
@@ -273,8 +279,10 @@ class Failures:
         return Failure(error, retry_after, again, reply)
 
 
-def _is_html(content_type: str, body: bytes) -> bool:
-    return content_type.lower().startswith(("text/html", "application/xhtml")) or body[:512].lstrip()[:1] == b"<"
+def is_web_page(headers: Mapping[str, str], body: bytes) -> bool:
+    """Is this answer HTML, by its content type or by how it begins?"""
+    content_type = headers.get("content-type", "").lower()
+    return content_type.startswith(("text/html", "application/xhtml")) or body[:512].lstrip()[:1] == b"<"
 
 
 def _seconds(value: float) -> str:

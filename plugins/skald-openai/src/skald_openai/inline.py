@@ -1,11 +1,13 @@
-"""Splitting what arrives as plain content: leading ``<think>`` text is reasoning, and text that may be a call is held."""
+"""Splitting what arrives as plain content: a leading ``<think>`` block is reasoning.
+
+Servers without a reasoning parser pass a model's thoughts through as text. Only the beginning of an answer is looked at, so
+an answer that merely speaks of the tag stays as it is.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
-
-from skald_openai.textcalls import TextCall, may_become_calls, read_calls
 
 __all__ = ("InlineText", "Piece")
 
@@ -19,29 +21,18 @@ class Piece(NamedTuple):
 
 
 class InlineText:
-    """Takes content as it streams in and says what may be shown.
+    """Takes content as it streams in and tells text from reasoning."""
 
-    Only the beginning of an answer is looked at: a ``<think>`` block there becomes reasoning, and what follows is held back
-    while it can still be nothing but a call of one of the ``offered`` tools.
-    """
-
-    def __init__(self, offered: frozenset[str]) -> None:
-        self._offered = offered
-        self._state: Literal["start", "think", "held", "open"] = "start"
+    def __init__(self) -> None:
+        self._state: Literal["start", "think", "text"] = "start"
         self._buffer = ""
         self._thought = False
-        self._held: list[str] = []
-        self._checked = 0
-        self._length = 0
 
     def feed(self, text: str) -> Iterator[Piece]:
-        """More content; yields what can be shown now."""
-        if self._state == "open":
+        """More content; yields what is certain now."""
+        if self._state == "text":
             if text:
                 yield Piece("text", text)
-            return
-        if self._state == "held":
-            yield from self._hold(text)
             return
         self._buffer += text
         while True:
@@ -52,57 +43,29 @@ class InlineText:
                 elif _OPEN.startswith(start):
                     return  # undecided: nothing but space, or the beginning of the tag
                 else:
-                    yield from self._leave_start()
+                    # Blank lines between thought and answer belong to neither.
+                    shown, self._buffer = (start if self._thought else self._buffer), ""
+                    self._state = "text"
+                    yield Piece("text", shown)
                     return
             else:
                 before, tag, after = self._buffer.partition(_CLOSE)
-                if tag:
-                    self._state, self._buffer, self._thought = "start", after, True
+                if not tag:
+                    keep = len(self._buffer) - _overlap(self._buffer, _CLOSE)
+                    before, self._buffer = self._buffer[:keep], self._buffer[keep:]
                     if before:
                         yield Piece("reasoning", before)
-                else:
-                    keep = _overlap(self._buffer, _CLOSE)
-                    shown, self._buffer = self._buffer[: len(self._buffer) - keep], self._buffer[len(self._buffer) - keep :]
-                    if shown:
-                        yield Piece("reasoning", shown)
                     return
+                self._state, self._buffer, self._thought = "start", after, True
+                if before:
+                    yield Piece("reasoning", before)
 
-    def release(self) -> Iterator[Piece]:
-        """Show all that is held as it is, and hold nothing back from now on."""
-        text = self._buffer + "".join(self._held)
+    def finish(self) -> Iterator[Piece]:
+        """No more content is expected before what comes next: give out what was kept back, if it is more than space."""
         kind: Literal["text", "reasoning"] = "reasoning" if self._state == "think" else "text"
-        self._state, self._buffer, self._held = "open", "", []
-        if text.strip():
-            yield Piece(kind, text)
-
-    def calls(self) -> list[TextCall] | None:
-        """At the end: the calls that the held text is, or None. Found calls are no longer held as text."""
-        if self._state != "held":
-            return None
-        calls = read_calls("".join(self._held), self._offered)
-        if calls is not None:
-            self._held = []
-        return calls
-
-    def _leave_start(self) -> Iterator[Piece]:
-        text, self._buffer = self._buffer, ""
-        if self._thought:
-            text = text.lstrip()  # the blank lines between thought and answer
-        if self._offered:
-            self._state = "held"
-            yield from self._hold(text)
-        else:
-            self._state = "open"
-            yield Piece("text", text)
-
-    def _hold(self, text: str) -> Iterator[Piece]:
-        self._held.append(text)
-        self._length += len(text)
-        # The verdict hangs on the first characters and on the length; no need to ask again for every token of a call.
-        if self._checked < 64 or self._length > self._checked * 2:
-            self._checked = self._length
-            if not may_become_calls("".join(self._held)):
-                yield from self.release()
+        kept, self._buffer, self._state = self._buffer, "", "text"
+        if kept.strip():
+            yield Piece(kind, kept)
 
 
 def _overlap(text: str, tag: str) -> int:

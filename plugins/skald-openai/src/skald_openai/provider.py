@@ -7,7 +7,7 @@ import logging
 import random
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -21,7 +21,7 @@ from skald_openai.retry import RetryPolicy
 from skald_openai.services import parse_endpoint
 from skald_openai.transport import CONNECT_TIMEOUT, Transport, request_headers
 
-__all__ = ("OpenAIProvider", "chat_completions")
+__all__ = ("OpenAIProvider",)
 
 log = logging.getLogger("skald.plugin.openai")
 
@@ -86,7 +86,7 @@ class OpenAIProvider:
         """The caller's word on ``model``, else what is known of its family, else defaults."""
         return self._infos.get(model) or known_info(model) or ModelInfo()
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         """One call; see the protocol. Raises the typed errors of ``skald_core.api`` and never anything of httpx."""
         dialect = self._dialects.setdefault(request.model, Dialect(self._endpoint.service, request.model))
         retries = lessons = 0
@@ -135,7 +135,7 @@ class OpenAIProvider:
             log.info("%s: adjusted the request for %s after a refusal", self._endpoint.label, request.model)
         return learnt
 
-    async def _attempt(self, request: ModelRequest, content: bytes) -> AsyncIterator[StreamEvent]:
+    async def _attempt(self, request: ModelRequest, content: bytes) -> AsyncGenerator[StreamEvent, None]:
         import httpx
 
         failures = Failures(self._endpoint, self._key, request.model)
@@ -175,27 +175,3 @@ def _build(request: ModelRequest, dialect: Dialect) -> tuple[dict[str, Any], byt
         return body, encode_body(body)
     except (TypeError, ValueError, RecursionError) as error:
         raise ConfigError(f"The extra settings of {request.model!r} cannot be sent as JSON: {error}") from None
-
-
-def chat_completions(
-    *,
-    provider_id: str,
-    base_url: str,
-    api_key: str = "",
-    infos: dict[str, ModelInfo] | None = None,
-    max_retries: int = 2,
-    timeout: float = 600.0,
-) -> OpenAIProvider:
-    """The ``ChatCompletions`` service: a provider for any server that speaks chat completions.
-
-    Raises:
-        ConfigError: a value makes no sense.
-    """
-    return OpenAIProvider(
-        provider_id=provider_id,
-        base_url=base_url,
-        api_key=api_key,
-        infos=infos,
-        retry=RetryPolicy(max_retries=max_retries),
-        timeout=timeout,
-    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -12,7 +12,7 @@ import msgspec
 from skald_core.api import ModelRequest, StreamEvent
 from skald_openai.answer import Answer, EmptyAnswerError, ServerFinishError
 from skald_openai.calls import NamelessCallError
-from skald_openai.failures import Failed, Failures
+from skald_openai.failures import Failed, Failures, is_web_page
 from skald_openai.replies import Reply, clean, read_error, read_json
 from skald_openai.sse import SseDecoder, SseEvent, SseTooLargeError, mend_json
 
@@ -37,7 +37,7 @@ async def read_answer(
     *,
     new_id: Callable[[], str],
     after_stop: float = AFTER_STOP,
-) -> AsyncIterator[StreamEvent]:
+) -> AsyncGenerator[StreamEvent, None]:
     """The events of an accepted call (HTTP 200).
 
     Servers that answer at once, as plain JSON, are understood too.
@@ -53,8 +53,7 @@ async def read_answer(
         if head.lstrip(_SPACE):
             break
     first = head.lstrip(_SPACE)[:1]
-    content_type = response.headers.get("content-type", "").lower()
-    if first == b"<" or content_type.startswith("text/html"):
+    if is_web_page(response.headers, head.lstrip(_SPACE)):
         raise Failed(failures.web_page(response.status_code))
     answer = Answer(request, new_id)
     if first in (b"{", b"["):
@@ -99,7 +98,7 @@ async def _streamed(
     failures: Failures,
     status: int,
     after_stop: float,
-) -> AsyncIterator[StreamEvent]:
+) -> AsyncGenerator[StreamEvent, None]:
     decoder = SseDecoder()
     seen = done = False
     data: bytes | None = head
@@ -127,9 +126,9 @@ async def _streamed(
     except SseTooLargeError:
         raise Failed(failures.too_large()) from None
     if not done and not answer.ended:
-        if not seen and head.strip():
+        if not seen and head.lstrip(_SPACE)[:1] not in (b"", b":"):
             raise Failed(failures.not_the_api(status))
-        raise Failed(failures.cut() if seen else failures.empty())
+        raise Failed(failures.cut() if seen or head else failures.empty())
     for out in _finish(answer, failures):
         yield out
 

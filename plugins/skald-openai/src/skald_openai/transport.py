@@ -87,13 +87,11 @@ class Transport:
             yield await self._ready()
         finally:
             self._in_use -= 1
-            if self._closed and not self._in_use:
-                await self._close()
+            await self._close_if_unused()
 
     async def close(self) -> None:
         self._closed = True
-        if not self._in_use:
-            await self._close()
+        await self._close_if_unused()
 
     async def _ready(self) -> httpx.AsyncClient:
         if self._client is None:
@@ -105,7 +103,9 @@ class Transport:
                     )
         return self._client
 
-    async def _close(self) -> None:
+    async def _close_if_unused(self) -> None:
+        if self._in_use or not self._closed:
+            return
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()

@@ -1,0 +1,67 @@
+"""Skald plugin ``openai``: models behind any server that speaks OpenAI's chat completions.
+
+The hooks only; everything they need is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from skald_core import api as skald
+
+if TYPE_CHECKING:
+    from skald_core.api import PluginContext, Provider, ProviderType, Service
+
+
+@skald.hookimpl
+def skald_i18n(ctx: PluginContext) -> dict[str, dict[str, str]]:
+    return ctx.load_i18n()
+
+
+@skald.hookimpl
+def skald_llm_providers() -> Sequence[ProviderType]:
+    from skald_openai.kind import OpenAICompatible
+
+    return [OpenAICompatible()]
+
+
+@skald.hookimpl
+def skald_services() -> Sequence[Service]:
+    return [skald.Service(skald.ChatCompletions, _chat_completions)]
+
+
+@skald.hookimpl
+def skald_startup(ctx: PluginContext) -> None:
+    ctx.spawn(_warm())
+
+
+async def _warm() -> None:
+    """Read the table of models off the event loop, so that nobody's first message waits for it."""
+    from skald_openai.known import known_info
+
+    await asyncio.to_thread(known_info, "")
+
+
+def _chat_completions(
+    *,
+    provider_id: str,
+    base_url: str,
+    api_key: str = "",
+    infos: dict[str, skald.ModelInfo] | None = None,
+    max_retries: int = 2,
+    timeout: float = 600.0,
+) -> Provider:
+    """The ``ChatCompletions`` service. Raises ConfigError when a value makes no sense."""
+    from skald_openai.provider import OpenAIProvider
+    from skald_openai.retry import RetryPolicy
+
+    return OpenAIProvider(
+        provider_id=provider_id,
+        base_url=base_url,
+        api_key=api_key,
+        infos=infos,
+        retry=RetryPolicy(max_retries=max_retries),
+        timeout=timeout,
+    )
