@@ -1,8 +1,8 @@
-"""The system prompt of a conversation's agent: a stable prefix that provider caches hit, and what changes per turn at the tail."""
+"""The system prompt of a conversation's agent: a stable prefix for provider caches, and what changes per turn at the tail."""
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 
 from skald_core.chat.agents import Agent
 from skald_core.identity.models import User
@@ -14,7 +14,7 @@ __all__ = ("system_prompt",)
 _LANGUAGES = {"en": "English", "it": "Italian", "fr": "French"}
 
 
-def system_prompt(agent: Agent, user: User, context: SystemContext, now: datetime.datetime) -> SystemPrompt:
+def system_prompt(agent: Agent, user: User, context: SystemContext, now: dt.datetime) -> SystemPrompt:
     """``now`` is local time with its zone. Small models get the short text and only the date, so that their prompt stays
     short and changes once a day; others get the hour at the tail of the turn's message."""
     if context.info.weak:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,6 +11,8 @@ from skald_core.loop.records import Call, HistoryItem, Message, QueuedInput
 from skald_core.loop.tools import InvalidArguments, Tool
 
 __all__ = ("Views",)
+
+log = logging.getLogger("skald.chat")
 
 RESULT_CHARS = 20_000
 """How much of a tool result goes to a browser; the store keeps the whole."""
@@ -64,9 +67,9 @@ class Views:
                 valid = tool.validate(raw)
                 summary, path = tool.summarize(valid), tool.target_path(valid)
         except (ValueError, InvalidArguments, RecursionError):
-            pass  # arguments that do not fit have no summary; the call's result says why
-        except Exception:  # noqa: BLE001 -- a plugin's tool; a history must show even when describing a call fails
-            pass
+            summary = name  # arguments that do not fit have no summary; the call's result says why
+        except Exception:
+            log.debug("tool %s could not describe a call", name, exc_info=True)
         return {"title": tool.title or name, "icon": tool.icon, "summary": summary, "path": path}
 
     def call(self, call: Call) -> dict[str, Any]:

@@ -12,7 +12,7 @@ __all__ = ("LoginLimiter",)
 
 
 class LoginLimiter:
-    """Allows ``per_account`` failures of one account from one address, and ``per_address`` of one address, per ``window`` seconds.
+    """Allows ``per_account`` failures of one account from one address and ``per_address`` of one address per ``window`` seconds.
 
     ``enter`` raises TooMany with ``retry_after`` seconds; call ``failed`` or ``succeeded`` afterwards, and ``leave`` always.
     The account key holds the address too, so a stranger cannot lock somebody out from elsewhere.

@@ -74,7 +74,7 @@ class Skald:
         self._contexts: dict[str, UserContext] = {}
         self._opening: dict[str, asyncio.Lock] = {}
         dispatcher = Dispatcher(trace=_trace if settings.trace_plugins else None)
-        self.plugins = Plugins(
+        self.plugins: Plugins = Plugins(
             api_version=API_VERSION,
             database=database,
             data_dir=settings.data_dir,
@@ -85,8 +85,8 @@ class Skald:
             only=settings.only_plugins,
             trial_routes=trial,
         )
-        self.texts = Texts(self.plugins.contributed.texts)
-        self.catalogue = ModelCatalogue(ModelTable(database), self._provider_type)
+        self.texts: Texts = Texts(self.plugins.contributed.texts)
+        self.catalogue: ModelCatalogue = ModelCatalogue(ModelTable(database), self._provider_type)
         self.models = _PluginModels(self)
         self.asgi = Shell(
             web_dir=settings.web_dir,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime
+import datetime as dt
 import logging
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
@@ -122,7 +122,7 @@ class UserContext:
                 pin = (await self.conversations.get(conversation)).model
 
         async def system(context: SystemContext) -> SystemPrompt:
-            return system_prompt(found, self.user, context, datetime.datetime.now().astimezone())
+            return system_prompt(found, self.user, context, dt.datetime.now().astimezone())
 
         return Profile(
             agent=found.id,
@@ -298,7 +298,8 @@ class UserContext:
             message = await self.agent.store.message(sent.message_id)
             return {"message": self.views.message(message) if message else None, "queued": None, "known": sent.existing}
         waiting = [q for q in await session.queue() if q.id == sent.queued_id]
-        return {"message": None, "queued": (self.views.queued(waiting) or [None])[0], "known": sent.existing}
+        queued = self.views.queued(waiting)
+        return {"message": None, "queued": queued[0] if queued else None, "known": sent.existing}
 
     @staticmethod
     def _check_text(content: str, attachments: tuple[Attachment, ...] = ()) -> None:

@@ -300,14 +300,13 @@ export class SkaldApp extends SkElement {
           <div class="page">${this._page()}</div>
         </main>
         ${overlay && this._sheet ? html`<div class="scrim" @click=${() => (this._sheet = false)}></div>` : nothing}
-        <aside class="chat" aria-label=${t("dock.label")} ?hidden=${!onChat && !dock} ?inert=${narrow && this._drawer}>
+        <div class="chat" role=${onChat ? "main" : "complementary"} aria-label=${t("dock.label")} ?hidden=${!onChat && !dock} ?inert=${narrow && this._drawer}>
           ${!onChat && WIDE.matches ? this._handle("dock") : nothing}
           <sk-chat
             .conversationId=${this._conversation}
             ?docked=${!onChat}
             .active=${onChat || dock}
             @sk-conversation=${(/** @type {CustomEvent} */ e) => this._conversationSet(e.detail)}
-            @sk-turn-act=${(/** @type {CustomEvent} */ e) => /** @type {any} */ (e.currentTarget)._turnAct(e)}
           >
             ${onChat && narrow ? html`<span slot="start">${this._menuButton()}</span>` : nothing}
             ${onChat
@@ -331,7 +330,7 @@ export class SkaldApp extends SkElement {
                   </button>
                 </span>`}
           </sk-chat>
-        </aside>
+        </div>
       </div>
       <sk-palette></sk-palette>
       <sk-help></sk-help>

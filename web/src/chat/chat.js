@@ -59,6 +59,7 @@ export class SkChat extends SkElement {
     /** @private */ this._watch = new Watch(this, this.model, ["change", "snapshot", "started", "finished"], (event) => this._heard(event));
     new Watch(this, app);
     new Watch(this, app.models);
+    this.addEventListener("sk-turn-act", (event) => void this._turnAct(/** @type {CustomEvent} */ (event)));
     /** @private */ this._watchOutbox = new Watch(this, null);
     /** @private */ this._created = (/** @type {Event} */ event) => {
       const { client_id, info } = /** @type {CustomEvent} */ (event).detail;

@@ -1,0 +1,182 @@
+/** `<sk-inbox-page>`: everything that waits for the person, and what they answered. Keys: J/K move, A allow, D deny. */
+import { css, html, nothing } from "lit";
+import { repeat } from "lit/directives/repeat.js";
+import { api, onEvent } from "../api/index.js";
+import { i18n, t } from "../i18n/index.js";
+import { app } from "../core/app-state.js";
+import { Resource, Watch } from "../core/watch.js";
+import { SkElement, isEditing } from "../ui/base.js";
+import { describeError } from "../ui/states.js";
+import "../chat/approval-card.js";
+import "../ui/page.js";
+import "../ui/states.js";
+
+/** @typedef {import("../api/types.js").HumanRequest} HumanRequest */
+
+export class SkInboxPage extends SkElement {
+  static properties = { _filter: { state: true }, _at: { state: true }, _recent: { state: true } };
+
+  constructor() {
+    super();
+    /** @type {"pending" | "answered"} */ this._filter = "pending";
+    /** id of the selected request @type {string | null} */ this._at = null;
+    /** answered while the page was open: they stay where they were @type {Map<string, HumanRequest>} */ this._recent = new Map();
+    /** @private */ this._answered = new Resource(async () => /** @type {HumanRequest[]} */ ((await api.get("/api/inbox", { query: { status: "answered" } })).items));
+    new Watch(this, app.inbox);
+    new Watch(this, this._answered);
+    new Watch(this, app);
+    /** @private @type {(() => void)[]} */ this._off = [];
+  }
+
+  connectedCallback() {
+    super.connectedCallback();
+    document.addEventListener("keydown", this._keys);
+    void app.inbox.load();
+    this._off = [onEvent("inbox_changed", () => this._filter === "answered" && void this._answered.load())];
+  }
+
+  disconnectedCallback() {
+    super.disconnectedCallback();
+    document.removeEventListener("keydown", this._keys);
+    for (const off of this._off) off();
+  }
+
+  /** @private @returns {HumanRequest[]} */
+  _items() {
+    if (this._filter === "answered") return this._answered.data ?? [];
+    const pending = app.inbox.data ?? [];
+    const ids = new Set(pending.map((r) => String(r.id)));
+    const kept = [...this._recent.values()].filter((r) => !ids.has(String(r.id)));
+    return [...pending, ...kept].sort((a, b) => a.created_at - b.created_at);
+  }
+
+  /** @private @param {KeyboardEvent} event */
+  _keys = (event) => {
+    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || isEditing()) return;
+    // A key meant for the chat beside the page is none for the inbox.
+    if (event.composedPath().some((node) => node instanceof Element && node.localName === "sk-chat")) return;
+    const items = this._items();
+    const index = items.findIndex((r) => String(r.id) === this._at);
+    const key = event.key.toLowerCase();
+    if (key === "j" || key === "k") {
+      const to = key === "j" ? Math.min(items.length - 1, index + 1) : Math.max(0, index - 1);
+      this._select(items[to]);
+    } else if (key === "a" || key === "d" || event.key === "ArrowRight" || event.key === "ArrowLeft") {
+      if (!this._card()?.answerByKey(event.key)) return;
+    } else return;
+    event.preventDefault();
+  };
+
+  /** @private @returns {import("../chat/approval-card.js").SkApproval | null} */
+  _card() {
+    return this._at === null ? null : this.renderRoot.querySelector(`sk-approval[data-id="${CSS.escape(this._at)}"]`);
+  }
+
+  /** @private @param {HumanRequest | undefined} request */
+  _select(request) {
+    if (!request) return;
+    this._at = String(request.id);
+    void this.updateComplete.then(() => {
+      this._card()?.focus({ preventScroll: true });
+      this._card()?.scrollIntoView({ block: "nearest" });
+    });
+  }
+
+  /** @private @param {HumanRequest} request */
+  _wasAnswered(request) {
+    if (this._filter !== "pending") return;
+    this._recent = new Map(this._recent).set(String(request.id), request);
+    const items = this._items();
+    const index = items.findIndex((r) => String(r.id) === String(request.id));
+    const next = items.slice(index + 1).find((r) => r.status === "pending") ?? items.find((r) => r.status === "pending" && String(r.id) !== String(request.id));
+    if (this._at === String(request.id) && next) this._select(next);
+    void app.inbox.load();
+  }
+
+  /** @private @param {"pending" | "answered"} filter */
+  _show(filter) {
+    this._filter = filter;
+    this._at = null;
+    this._recent = new Map();
+    if (filter === "answered") void this._answered.load();
+  }
+
+  render() {
+    const resource = this._filter === "pending" ? app.inbox : this._answered;
+    const items = this._items();
+    return html`<sk-page .title=${t("nav.inbox")} .purpose=${t("inbox.purpose")}>
+      <div class="tabs" role="group" aria-label=${t("inbox.filter")}>
+        <button class="btn small ${this._filter === "pending" ? "on" : "plain"}" aria-pressed=${this._filter === "pending" ? "true" : "false"} @click=${() => this._show("pending")}>
+          ${t("inbox.pending")} <span class="n">${i18n.number(app.pendingCount)}</span>
+        </button>
+        <button class="btn small ${this._filter === "answered" ? "on" : "plain"}" aria-pressed=${this._filter === "answered" ? "true" : "false"} @click=${() => this._show("answered")}>
+          ${t("inbox.answered")}
+        </button>
+        <span class="faint keys"><kbd>J</kbd> <kbd>K</kbd> ${t("inbox.keys_move")} <kbd>A</kbd> ${t("inbox.keys_allow")} <kbd>D</kbd> ${t("inbox.keys_deny")}</span>
+      </div>
+      ${resource.error && !items.length
+        ? html`<sk-error .text=${describeError(resource.error)} .retry=${() => resource.load()}></sk-error>`
+        : resource.data === null
+          ? html`<sk-skeleton shape="cards" lines="3"></sk-skeleton>`
+          : items.length
+            ? html`<ul>
+                ${repeat(
+                  items,
+                  (r) => r.id,
+                  (r) => html`<li>
+                    <sk-approval
+                      data-id=${String(r.id)}
+                      .request=${r}
+                      .showConversation=${true}
+                      ?selected=${this._at === String(r.id)}
+                      @sk-answered=${(/** @type {CustomEvent} */ e) => this._wasAnswered(e.detail)}
+                      @focusin=${() => (this._at = String(r.id))}
+                    ></sk-approval>
+                  </li>`,
+                )}
+              </ul>`
+            : html`<sk-empty icon=${this._filter === "pending" ? "check2-circle" : "inbox"} .text=${this._filter === "pending" ? t("inbox.clear") : t("inbox.none_answered")}>
+                ${this._filter === "pending" ? html`<a class="btn" href="/">${t("inbox.to_chat")}</a>` : nothing}
+              </sk-empty>`}
+    </sk-page>`;
+  }
+
+  static styles = [
+    ...SkElement.styles,
+    css`
+      .tabs {
+        display: flex;
+        flex-wrap: wrap;
+        align-items: center;
+        gap: var(--s2);
+      }
+      .on {
+        background: var(--tint-strong);
+        border-color: transparent;
+      }
+      .n {
+        font-variant-numeric: tabular-nums;
+        color: var(--text-soft);
+      }
+      .keys {
+        margin-inline-start: auto;
+        font-size: var(--size-xs);
+      }
+      @media (hover: none) {
+        .keys {
+          display: none;
+        }
+      }
+      ul {
+        list-style: none;
+        margin: 0;
+        padding: 0;
+        display: flex;
+        flex-direction: column;
+        gap: var(--s4);
+      }
+    `,
+  ];
+}
+
+customElements.define("sk-inbox-page", SkInboxPage);
