@@ -68,11 +68,19 @@ def title_from(text: str) -> str:
 
 
 class Conversations:
-    """Reads and writes the rows of one owner's database; the database is the owner, so no id of another can be reached."""
+    """Reads and writes the rows of one owner's database; the database is the owner, so no id of another can be reached.
+
+    Rows that were read stay in memory: every write goes through here, so they are never stale.
+    """
 
     def __init__(self, database: Database, *, now: Callable[[], float]) -> None:
         self._db = database
         self._now = now
+        self._rows: dict[str, Conversation] = {}
+
+    def _keep(self, row: tuple[Any, ...]) -> Conversation:
+        conversation = self._rows[row[0]] = _conversation(row)
+        return conversation
 
     async def create(
         self, *, client_id: str | None = None, title: str = "", model: str | None = None, source: str = "web"
@@ -81,45 +89,53 @@ class Conversations:
         now = self._now()
         conversation_id = secrets.token_urlsafe(12)
 
-        def work(c: Connection) -> Conversation:
+        def work(c: Connection) -> Any:
             c.execute(
                 "INSERT INTO conversations(id,client_id,title,source,model_pin,created_at,updated_at) VALUES(?,?,?,?,?,?,?) "
                 "ON CONFLICT(client_id) DO NOTHING",
                 (conversation_id, client_id, title.strip()[:TITLE_LENGTH], source, model, now, now),
             )
             where, value = ("client_id=?", client_id) if client_id is not None else ("id=?", conversation_id)
-            return _conversation(c.execute(f"SELECT {_COLUMNS} FROM conversations WHERE {where}", (value,)).fetchone())
+            return c.execute(f"SELECT {_COLUMNS} FROM conversations WHERE {where}", (value,)).fetchone()
 
-        return await self._db.write(work)
+        return self._keep(await self._db.write(work))
 
     async def get(self, conversation_id: str) -> Conversation:
         """Raises NotFound."""
+        known = self._rows.get(conversation_id)
+        if known is not None:
+            return known
         query = f"SELECT {_COLUMNS} FROM conversations WHERE id=?"
         row = await self._db.read(lambda c: c.execute(query, (conversation_id,)).fetchone())
         if row is None:
             raise NotFound("This conversation does not exist (any more).", code="conversation_not_found")
-        return _conversation(row)
+        return self._keep(row)
 
     async def page(self, *, before: str | None = None, limit: int = 50, q: str = "") -> ConversationPage:
-        """Newest first. ``before`` is the cursor of the last page; ``q`` filters titles."""
+        """Pinned ones first, then newest first. ``before`` is the cursor of the last page; ``q`` filters titles."""
         where, values = ["1"], []
         if before is not None:
-            stamp, _, last = before.partition("~")
             try:
-                values += [float(stamp), float(stamp), last]
+                pinned, stamp, last = before.split("~", 2)
+                values += [int(pinned), float(stamp), last]
             except ValueError:
                 raise BadInput("this is no cursor of a conversation list", code="bad_cursor") from None
-            where.append("(updated_at < ? OR (updated_at = ? AND id < ?))")
+            where.append("(pinned, updated_at, id) < (?, ?, ?)")
         if q.strip():
             escaped = q.strip().replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
             where.append("title LIKE ? ESCAPE '\\'")
             values.append(f"%{escaped}%")
         limit = max(1, min(limit, 200))
-        query = f"SELECT {_COLUMNS} FROM conversations WHERE {' AND '.join(where)} ORDER BY updated_at DESC, id DESC LIMIT ?"
+        query = (
+            f"SELECT {_COLUMNS} FROM conversations WHERE {' AND '.join(where)} "
+            "ORDER BY pinned DESC, updated_at DESC, id DESC LIMIT ?"
+        )
         rows = await self._db.read(lambda c: c.execute(query, (*values, limit + 1)).fetchall())
         items = [_conversation(row) for row in rows[:limit]]
-        more = len(rows) > limit
-        return ConversationPage(items, f"{items[-1].updated_at!r}~{items[-1].id}" if more else None)
+        if len(rows) <= limit:
+            return ConversationPage(items, None)
+        last_row = items[-1]
+        return ConversationPage(items, f"{int(last_row.pinned)}~{last_row.updated_at!r}~{last_row.id}")
 
     async def change(
         self,
@@ -129,8 +145,8 @@ class Conversations:
         pinned: bool | None = None,
         unread: bool | None = None,
         model: str | msgspec.UnsetType | None = msgspec.UNSET,
-        touch: bool = False,
     ) -> Conversation:
+        """Change what is given. Raises NotFound."""
         await self.get(conversation_id)
         changes: dict[str, Any] = {}
         if title is not None:
@@ -141,30 +157,38 @@ class Conversations:
             changes["unread"] = int(unread)
         if model is not msgspec.UNSET:
             changes["model_pin"] = model
-        if touch:
-            changes["updated_at"] = self._now()
-        if changes:
-            sets = ", ".join(f"{k}=?" for k in changes)
-            values = (*changes.values(), conversation_id)
-            await self._db.write(lambda c: c.execute(f"UPDATE conversations SET {sets} WHERE id=?", values))
+        await self._update(conversation_id, changes)
         return await self.get(conversation_id)
 
+    async def _update(self, conversation_id: str, changes: dict[str, Any]) -> None:
+        """Write the columns and remember the row; an unknown conversation is ignored, it was deleted meanwhile."""
+        if not changes:
+            return
+        sets = ", ".join(f"{k}=?" for k in changes)
+        query = f"UPDATE conversations SET {sets} WHERE id=? RETURNING {_COLUMNS}"
+        row = await self._db.write(lambda c: c.execute(query, (*changes.values(), conversation_id)).fetchone())
+        if row is not None:
+            self._keep(row)
+
+    async def began(self, conversation_id: str) -> None:
+        """A turn begins: forget how the last one ended."""
+        known = self._rows.get(conversation_id)
+        if known is None or known.last_turn is not None:
+            await self._update(conversation_id, {"last_turn": ""})
+
     async def ended(self, conversation_id: str, last: LastTurn | None, *, unread: bool) -> None:
-        """A turn ended (or, with None, begins); an unknown conversation is ignored, it was deleted meanwhile."""
+        """A turn ended; ``last`` is None when it ended well."""
         text = "" if last is None else msgspec.json.encode(last).decode()
-        values = (text, int(unread), self._now(), conversation_id)
-        await self._db.write(
-            lambda c: c.execute(
-                "UPDATE conversations SET last_turn=?, unread=max(unread, ?), updated_at=? WHERE id=?", values
-            )
-        )
+        changes: dict[str, Any] = {"last_turn": text, "updated_at": self._now()}
+        if unread:
+            changes["unread"] = 1
+        await self._update(conversation_id, changes)
 
     async def name_if_untitled(self, conversation_id: str, text: str) -> None:
-        title = title_from(text)
-        await self._db.write(
-            lambda c: c.execute("UPDATE conversations SET title=? WHERE id=? AND title=''", (title, conversation_id))
-        )
+        if not (await self.get(conversation_id)).title:
+            await self._update(conversation_id, {"title": title_from(text)})
 
     async def delete(self, conversation_id: str) -> None:
         """Remove the row and its requests."""
         await self._db.write(lambda c: c.execute("DELETE FROM conversations WHERE id=?", (conversation_id,)))
+        self._rows.pop(conversation_id, None)

@@ -107,7 +107,9 @@ class Client:
         pause = 0.2
         while True:
             try:
-                async with connect(url, additional_headers={"Cookie": cookie}, max_size=None, proxy=None) as socket:
+                async with connect(
+                    url, additional_headers={"Cookie": cookie}, max_size=None, max_queue=None, proxy=None
+                ) as socket:
                     ask = {"type": "subscribe", "conversation": conversation, "epoch": epoch, "after": after}
                     await socket.send(json.dumps(ask))
                     async for text in socket:

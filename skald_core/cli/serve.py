@@ -97,6 +97,7 @@ async def serve(settings: Settings, listener: socket.socket, *, ask: bool) -> in
                 log_config=None,
                 server_header=False,
                 proxy_headers=False,
+                ws_per_message_deflate=False,  # small messages over loopback or a local network: latency counts
                 ws_max_size=256 * 1024,
                 ws_ping_interval=20,
                 ws_ping_timeout=20,

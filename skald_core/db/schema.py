@@ -81,7 +81,7 @@ CREATE TABLE conversations(
   last_turn TEXT NOT NULL DEFAULT '',
   created_at REAL NOT NULL,
   updated_at REAL NOT NULL);
-CREATE INDEX conversations_recent ON conversations(updated_at DESC);
+CREATE INDEX conversations_recent ON conversations(pinned, updated_at, id);
 CREATE TABLE human_requests(
   id TEXT PRIMARY KEY,
   kind TEXT NOT NULL,

@@ -103,13 +103,13 @@ def file_type(head: bytes) -> FileType | None:
     """
     if head.startswith(b"%PDF-"):
         return FileType("application/pdf", "PDF document")
-    if detect_encoding(head) not in {None, "cp1252"}:
-        return None
     if head[:4] in {b"PK\x03\x04", b"PK\x05\x06"}:
         for mark, media_type, label in _ZIP_KINDS:
             if mark in head:
                 return FileType(media_type, label)
         return FileType("application/zip", "ZIP archive")
+    if detect_encoding(head) not in {None, "cp1252"}:
+        return None
     if head[4:8] == b"ftyp":
         media_type, label = _FTYP_KINDS.get(head[8:12], ("video/mp4", "MP4 video"))
         return FileType(media_type, label)
@@ -165,6 +165,14 @@ def decode_text(data: bytes) -> Text | None:
     except UnicodeDecodeError:
         return None
     return Text(text=text, encoding=encoding, newline=dominant_newline(text))
+
+
+def decode_part(data: bytes, encoding: str, *, first: bool) -> str:
+    """A part of a text file; ``first`` when it is the beginning. Cut characters at the edges become U+FFFD."""
+    mark = _BOMS.get(encoding, b"")
+    if first and mark and data.startswith(mark):
+        data = data[len(mark) :]
+    return data.decode("utf-8" if encoding == "utf-8-sig" else encoding, errors="replace")
 
 
 def human_size(size: int) -> str:

@@ -23,7 +23,15 @@ from typing import BinaryIO, Literal, NewType, Self
 
 import msgspec
 
-from skald_core.files.content import Text, decode_text, detect_encoding, dominant_newline, file_type, human_size
+from skald_core.files.content import (
+    Text,
+    decode_part,
+    decode_text,
+    detect_encoding,
+    dominant_newline,
+    file_type,
+    human_size,
+)
 from skald_core.files.errors import FilesError, from_os_error
 from skald_core.files.paths import MountTable, Parts, is_plain_name, join_path, printable, split_path
 
@@ -206,11 +214,12 @@ class FileTree:
 
     @staticmethod
     def _explain(error: OSError, folder: int, name: str, shown: str, *, writing: bool = False) -> FilesError:
-        """``ENOTDIR`` and ``ELOOP`` say "link" or "file" depending on the flags: look at what is really there."""
-        if error.errno in {errno.ENOTDIR, errno.ELOOP}:
+        """``ENOTDIR`` may mean a file or, opened as a folder, a link: look at what is really there."""
+        if error.errno == errno.ENOTDIR:
             with suppress(OSError):
                 mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
-                error = OSError(errno.ELOOP if stat.S_ISLNK(mode) else errno.ENOTDIR, "")
+                if stat.S_ISLNK(mode) or stat.S_ISDIR(mode):  # a folder by now, so it was swapped this moment
+                    error = OSError(errno.ELOOP, "")
         return from_os_error(error, shown, writing=writing)
 
     @staticmethod
@@ -334,6 +343,17 @@ class FileTree:
         return TextFile(
             info=info, text=text.text, encoding=text.encoding, newline=text.newline, version=version_of(data)
         )
+
+    def read_tail(self, path: str, size: int) -> str:
+        """About the last ``size`` bytes of a text file, from the beginning of a line, with ``\\n`` line ends."""
+        with self.open(path) as (file, info):
+            encoding = self.refuse_binary(info, file.read(16384))
+            start = max(0, info.size - size)
+            start -= start % 4  # no encoding has longer units
+            file.seek(start)
+            data = file.read(size + 4)
+        text = decode_part(data, encoding, first=start == 0).replace("\r\n", "\n")
+        return text if start == 0 else text.partition("\n")[2]
 
     @staticmethod
     def refuse_binary(info: FileInfo, head: bytes) -> str:

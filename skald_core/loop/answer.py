@@ -6,8 +6,6 @@ import asyncio
 import logging
 from typing import Any
 
-import msgspec
-
 from skald_core.loop.ops import AddDraft, NewCall
 from skald_core.loop.provider import (
     CallDelta,
@@ -33,8 +31,8 @@ DRAFT_CHARS = 2048
 class _OpenCall:
     __slots__ = ("ended", "id", "name", "pieces")
 
-    def __init__(self, id: str, name: str) -> None:
-        self.id = id
+    def __init__(self, use_id: str, name: str) -> None:
+        self.id = use_id
         self.name = name
         self.pieces: list[str] = []
         self.ended = False

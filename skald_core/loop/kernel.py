@@ -196,7 +196,12 @@ class FrameRun:
         return await self._loop()
 
     async def _take_up(self, registry: ToolRegistry) -> Outcome | None:
-        """Finish calls an earlier run left open. Gives the outcome when nothing is left to do after that."""
+        """Finish calls an earlier run left open. Gives the outcome when nothing is left to do after that.
+
+        Only a resumed turn does: a person who talks on while a call waits has not answered it.
+        """
+        if not self._resumed:
+            return None
         for index, message in enumerate(self._messages):
             if all(call.terminal for call in message.calls):
                 continue
@@ -209,7 +214,7 @@ class FrameRun:
             if suspended:
                 return Outcome("suspended", self._said(), "tool_use")
         last = self._messages[-1] if self._messages else None
-        if self._resumed and last is not None and last.role == "assistant" and not last.calls and last.status == "ok":
+        if last is not None and last.role == "assistant" and not last.calls and last.status == "ok":
             return Outcome("success", last.content, "end_turn", last.id)
         return None
 

@@ -82,9 +82,9 @@ def current_media(messages: Sequence[Message]) -> Iterator[Attachment]:
 def _turn_start(messages: Sequence[Message]) -> int:
     """Index of the first user message of the current turn."""
     at = len(messages)
-    while at > 0 and messages[at - 1].role == "assistant":
+    while at > 0 and (messages[at - 1].role == "assistant" or messages[at - 1].status == "failed"):
         at -= 1
-    while at > 0 and messages[at - 1].role != "assistant":
+    while at > 0 and (messages[at - 1].role != "assistant" or messages[at - 1].status == "failed"):
         at -= 1
     return at
 

@@ -83,10 +83,11 @@ def new_run_id() -> str:
 class _Active:
     """A claimed conversation."""
 
-    __slots__ = ("begun", "frame", "idle", "task", "turn")
+    __slots__ = ("begun", "frame", "idle", "poked", "task", "turn")
 
     def __init__(self) -> None:
         self.begun = False
+        self.poked = False  # input was queued since the driver last looked
         self.task: asyncio.Task[None] | None = None
         self.turn: TurnState | None = None
         self.frame = FrameId(0)
@@ -118,10 +119,19 @@ class Runner:
         return active.turn.live(active.frame) if active is not None and active.turn is not None else None
 
     def claim(self, conversation: ConversationId) -> Callable[[], None]:
-        """Reserve an idle conversation for work outside a turn; returns the function that frees it."""
+        """Reserve an idle conversation for work outside a turn; returns the function that frees it.
+
+        What was queued meanwhile gets its turn one step after that, so the caller may begin its own first.
+        """
         self._need_idle(conversation)
         active = self._active[conversation] = _Active()
-        return lambda: self._release(conversation, active)
+
+        def free() -> None:
+            self._release(conversation, active)
+            if active.poked:
+                asyncio.get_running_loop().call_soon(self.run_queue, conversation)
+
+        return free
 
     def _release(self, conversation: ConversationId, active: _Active) -> None:
         if self._active.get(conversation) is active:
@@ -161,6 +171,14 @@ class Runner:
             name=f"turn {conversation}",
         )
         return opened
+
+    def run_queue(self, conversation: ConversationId, profile: Profile | None = None) -> None:
+        """See that what waits gets its turn, now or after the running one."""
+        active = self._active.get(conversation)
+        if active is not None:
+            active.poked = True
+        elif not self.closed:
+            self.start(conversation, None, profile=profile)
 
     def abort(self, conversation: ConversationId, reason: str = "") -> bool:
         """Stop the running turn at once. False when none runs or it is stopping already."""
@@ -236,10 +254,18 @@ class Runner:
                     opening = FromQueue(waiting[0])
                 elif isinstance(opening, Prompted) and opening.queue:
                     opening = await self._behind_queue(conversation, opening, opened)
-                outcome = await self._turn(conversation, active, opening, profile, run_id, pin, opened)
+                ended = await self._turn(conversation, active, opening, profile, run_id, pin, opened)
                 # After a stop or a failure what waits is held: it goes on with the next message or Session.run_queue.
-                going = outcome is None or outcome.kind in ("success", "interrupted")
+                going = ended is None or ended.subtype in ("success", "interrupted")
                 opening, run_id, pin = None, new_run_id(), None
+                active.poked = False
+                if going and not await self._services.store.queued(conversation):
+                    going = active.poked
+                active.turn = None
+                if not going:
+                    self._release(conversation, active)  # who reads the result may begin the next turn at once
+                if ended is not None:
+                    self._hub.emit(ended)
         except asyncio.CancelledError:
             raise
         except Exception as error:
@@ -274,8 +300,8 @@ class Runner:
         run_id: str,
         pin: str | None,
         opened: asyncio.Future[Sent | None],
-    ) -> Outcome | None:
-        """One turn, from storing its message to its result event. None when there was nothing to do."""
+    ) -> ResultEvent | None:
+        """One turn, from storing its message to its end; the caller tells the result. None when there was nothing to do."""
         turn = active.turn
         if turn is None or turn.run_id != run_id:
             turn = active.turn = TurnState(conversation, run_id, self._services.clock())
@@ -322,15 +348,11 @@ class Runner:
             except LoopError:
                 log.exception("conversation %s: the end of a turn could not be stored", conversation)
         await self._end_steering(conversation, turn)
-        active.turn = None
-        self._hub.emit(
-            ResultEvent(
-                conversation, active.frame, run_id, outcome.kind, outcome.stop_reason, turn.usage,
-                round((time.monotonic() - turn.started) * 1000), run.rounds if run else 0, outcome.text,
-                outcome.message, outcome.reason,
-            )
+        return ResultEvent(
+            conversation, active.frame, run_id, outcome.kind, outcome.stop_reason, turn.usage,
+            round((time.monotonic() - turn.started) * 1000), run.rounds if run else 0, outcome.text, outcome.message,
+            outcome.reason,
         )  # fmt: skip
-        return outcome
 
     def _not_entered(self, conversation: ConversationId, frame: FrameId, error: Exception) -> Outcome:
         if not isinstance(error, LoopError):

@@ -186,7 +186,8 @@ class Scheduler:
     def _take(self, work: _Work, raw: dict[str, Any]) -> None:
         """Make ``raw`` the call's arguments. Raises InvalidArguments."""
         tool, context = work.tool, work.context
-        assert tool is not None and context is not None
+        assert tool is not None
+        assert context is not None
         try:
             arguments = tool.validate(raw)
         except InvalidArguments:
@@ -323,7 +324,8 @@ class Scheduler:
 
     async def _ask_person(self, work: _Work) -> None:
         pending, verdict = work.pending, work.verdict
-        assert pending is not None and isinstance(verdict, Ask)
+        assert pending is not None
+        assert isinstance(verdict, Ask)
         try:
             answer = await self._services.gate.ask(pending, verdict)
         except Exception:
@@ -357,7 +359,9 @@ class Scheduler:
 
     def _view(self, work: _Work) -> PermissionView:
         pending, verdict, tool = work.pending, work.verdict, work.tool
-        assert pending is not None and isinstance(verdict, Ask) and tool is not None
+        assert pending is not None
+        assert isinstance(verdict, Ask)
+        assert tool is not None
         return PermissionView(
             work.call.id, work.call.message, work.call.tool_use_id, tool.name, work.raw, pending.summary,
             verdict.reason, verdict.details, tool.title, tool.icon, _path(tool, work.arguments),
@@ -452,7 +456,8 @@ class Scheduler:
 
     async def _after(self, work: _Work) -> None:
         pending, output = work.pending, work.output
-        assert pending is not None and output is not None
+        assert pending is not None
+        assert output is not None
         try:
             async with asyncio.timeout(self._limits.hook_seconds):
                 added = await self._services.hooks.after_tool(pending, output, work.duration)
@@ -472,7 +477,8 @@ class Scheduler:
                 ops.append(SetCallState(work.call.id, "awaiting"))
                 continue
             output = work.output
-            assert output is not None and work.state is not None
+            assert output is not None
+            assert work.state is not None
             extras = {"display": output.display} if output.display is not None else {}
             ops.append(
                 ResolveCall(work.call.id, work.state, output.text, work.kind, output.media, extras, work.duration, at)
@@ -490,7 +496,8 @@ class Scheduler:
                     self._end(work, "awaiting", "waits for a person", "interrupted")
                 continue
             output = work.output
-            assert output is not None and work.state is not None
+            assert output is not None
+            assert work.state is not None
             work.call = msgspec.structs.replace(
                 work.call, state=work.state, effective=work.effective or work.call.effective, result=output.text,
                 result_kind=work.kind, media=output.media, finished_at=at, duration_ms=work.duration,

@@ -156,13 +156,13 @@ class Committer:
 
     async def commit(self, *ops: Op) -> tuple[Stored, ...]:
         writing = asyncio.ensure_future(self._store.apply(ops))
-        while True:
-            try:
-                return await asyncio.shield(writing)
-            except asyncio.CancelledError:
-                if writing.cancelled():
-                    raise
-                self._late = True
+        try:
+            return await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            if writing.cancelled():
+                raise
+            self._late = True
+        return await asyncio.shield(writing)  # a second cancellation does get through: the store may be stuck
 
     def checkpoint(self) -> None:
         """Raise CancelledError when the work should stop."""

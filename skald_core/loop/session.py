@@ -342,8 +342,7 @@ class Session:
 
     def run_queue(self) -> None:
         """Begin with what waits, when no turn runs. Input held after a stop goes on with this."""
-        if not self._runner.running(self.conversation) and not self._runner.closed:
-            self._runner.start(self.conversation, None, profile=self._profile)
+        self._runner.run_queue(self.conversation, self._profile)
 
     # -- history -----------------------------------------------------------------------------------------------------
 

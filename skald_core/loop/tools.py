@@ -18,6 +18,7 @@ from skald_core.loop.types import Attachment, CallId, ConversationId, FrameId, T
 __all__ = ("FileChange", "InvalidArguments", "Tool", "ToolContext", "ToolOutput", "ToolRegistry", "tool")
 
 T = TypeVar("T")
+_NO_CALL = CallId(0)
 Scope = Literal["read", "write", "exec"]
 RestartHint = Literal["rerun", "interrupt"]
 
@@ -41,11 +42,16 @@ class ToolOutput(msgspec.Struct, frozen=True):
 
 
 class FileChange(msgspec.Struct, frozen=True):
-    """What a call would do to one file. ``None`` means the file is absent before (or after)."""
+    """What a call would do to one file. ``None`` means the file is absent before (or after).
+
+    ``kind`` is what the tool means to do; left empty it is read from the texts. An append may give only the last lines of
+    a long file in both.
+    """
 
     path: str
     before: str | None
     after: str | None
+    kind: Literal["", "create", "overwrite", "edit", "append", "delete"] = ""
 
 
 class ToolContext:
@@ -65,7 +71,7 @@ class ToolContext:
         conversation: ConversationId,
         frame: FrameId,
         agent: str = "",
-        call_id: CallId = CallId(0),
+        call_id: CallId = _NO_CALL,
         tool_use_id: str = "",
         cancelled: asyncio.Event | None = None,
         scope: dict[type[Any], Any] | None = None,
@@ -109,7 +115,7 @@ class Tool:
 
     name: str = ""
     description: str = ""
-    parameters: dict[str, Any] = {"type": "object", "properties": {}}
+    parameters: dict[str, Any] = {"type": "object", "properties": {}}  # noqa: RUF012 -- replaced, never changed
     scope: Scope = "exec"
     parallel_safe: bool = False
     restart_hint: RestartHint = "interrupt"

@@ -7,15 +7,17 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-import httpx
 import msgspec
 
 from skald_core.files.userfs import UserFs
 from skald_core.identity.models import User
 from skald_core.loop.database import Connection, Database
 from skald_core.loop.types import ModelInfo
+
+if TYPE_CHECKING:
+    import httpx  # imported on first use: it is a fifth of the start-up time
 
 __all__ = ("Host", "KeyValue", "ModelRows", "PluginContext", "Tables")
 

@@ -11,9 +11,8 @@ import secrets
 import time
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
-import httpx
 
 from skald_core.api import API_VERSION
 from skald_core.chat.agents import load_agents
@@ -38,7 +37,6 @@ from skald_core.loop.types import ModelInfo, ModelRequest, TextPart, WireMessage
 from skald_core.plugins.discovery import bundled_names, discover
 from skald_core.plugins.dispatcher import Dispatcher
 from skald_core.plugins.lifecycle import Plugins
-from skald_core.runtime import http
 from skald_core.runtime.i18n import Texts
 from skald_core.runtime.settings import Settings
 from skald_core.runtime.supervisor import Supervisor
@@ -46,6 +44,9 @@ from skald_core.runtime.user_context import UserContext
 from skald_core.server.api_app import build_api, trial
 from skald_core.server.shell import Shell
 from skald_core.server.sockets import Sockets
+
+if TYPE_CHECKING:
+    import httpx
 
 __all__ = ("Skald",)
 
@@ -350,6 +351,8 @@ class Skald:
         return self.texts.t(key, locale, values)
 
     def http_client(self, *, allow_private: bool) -> httpx.AsyncClient:
+        from skald_core.runtime import http  # on first use: httpx is a fifth of the start-up time
+
         if allow_private not in self._clients:
             self._clients[allow_private] = http.client(allow_private=allow_private)
         return self._clients[allow_private]

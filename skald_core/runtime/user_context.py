@@ -42,6 +42,7 @@ MAX_MESSAGE = 1_000_000
 """Characters of one chat message."""
 
 SNAPSHOT_MESSAGES = 50
+TELL_SECONDS = 0.1
 MAX_MEDIA = 10 * 1024 * 1024
 """Bytes of one file shown to a model."""
 
@@ -68,6 +69,7 @@ class UserContext:
         self._locks: dict[str, asyncio.Lock] = {}
         self._unjudged: set[str] = set()
         self._last: dict[str, asyncio.Task[None]] = {}
+        self._changed: set[str] = set()
         gate = PluginGate(
             dispatcher=app.plugins.dispatcher,
             visible=app.plugins.visible_to,
@@ -193,7 +195,7 @@ class UserContext:
 
     async def _tell_inbox(self, conversation: str) -> None:
         self.feed.broadcast({"type": "inbox_changed", "pending": await self.requests.pending()})
-        await self._tell_conversation(conversation)
+        self._tell_conversation(conversation)
 
     def request_view(self, request: HumanRequest) -> dict[str, Any]:
         return request.view()
@@ -202,16 +204,16 @@ class UserContext:
 
     def _began(self, conversation: str) -> None:
         self._unjudged.discard(conversation)
-        self._later(conversation, self._store_turn(conversation, None))
+        self._later(conversation, self.conversations.began(conversation))
+        self._tell_conversation(conversation)
 
     def _ended(self, conversation: str, last: LastTurn) -> None:
         self._later(conversation, self._store_turn(conversation, last))
 
-    async def _store_turn(self, conversation: str, last: LastTurn | None) -> None:
+    async def _store_turn(self, conversation: str, last: LastTurn) -> None:
         watched = any(conversation in s.conversations for s in self.feed.subscribers())
-        kept = last if last is None or last.error is not None else None
-        await self.conversations.ended(conversation, kept, unread=last is not None and not watched)
-        await self._tell_conversation(conversation)
+        await self.conversations.ended(conversation, last if last.error is not None else None, unread=not watched)
+        self._tell_conversation(conversation)
 
     def _later(self, key: str, work: Coroutine[Any, Any, None]) -> None:
         """Run ``work`` after earlier work of the same key, in order, off the turn's path."""
@@ -229,7 +231,18 @@ class UserContext:
         self._last[key] = task
         task.add_done_callback(lambda done: self._last.pop(key, None) if self._last.get(key) is done else None)
 
-    async def _tell_conversation(self, conversation: str) -> None:
+    def _tell_conversation(self, conversation: str) -> None:
+        """Tell every client of a conversation's row, a moment later and once for several changes: it is for lists."""
+        if not self._changed:
+            asyncio.get_running_loop().call_later(TELL_SECONDS, self._flush_changed)
+        self._changed.add(conversation)
+
+    def _flush_changed(self) -> None:
+        changed, self._changed = self._changed, set()
+        for conversation in changed:
+            self._later(conversation, self._broadcast_conversation(conversation))
+
+    async def _broadcast_conversation(self, conversation: str) -> None:
         with contextlib.suppress(NotFound):
             view = self.conversation_view(await self.conversations.get(conversation))
             self.feed.broadcast({"type": "conversation_changed", "conversation_info": view})
@@ -254,7 +267,7 @@ class UserContext:
         if model is not None:
             self.app.catalogue.find(model)
         row = await self.conversations.create(client_id=client_id, title=title, model=model)
-        await self._tell_conversation(row.id)
+        self._tell_conversation(row.id)
         return row
 
     async def change(
@@ -269,7 +282,7 @@ class UserContext:
         if isinstance(model, str):
             self.app.catalogue.find(model)
         row = await self.conversations.change(conversation, title=title, pinned=pinned, unread=unread, model=model)
-        await self._tell_conversation(conversation)
+        self._tell_conversation(conversation)
         return row
 
     async def delete(self, conversation: str) -> None:

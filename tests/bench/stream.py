@@ -76,7 +76,7 @@ async def measure(server: ServerProcess, llm: str, rounds: int) -> dict[str, Any
         for _ in range(30):
             conversation = (await http.post("/api/conversations", json={})).json()["id"]
             address = "ws" + server.url.removeprefix("http") + "/api/ws"
-            socket = await connect(address, additional_headers={"Cookie": cookie}, max_size=None, proxy=None)
+            socket = await connect(address, additional_headers={"Cookie": cookie}, max_size=None, max_queue=None, proxy=None)
             await socket.send(json.dumps({"type": "subscribe", "conversation": conversation, "epoch": None, "after": None}))
             while json.loads(await socket.recv())["type"] != "snapshot":
                 pass
@@ -134,8 +134,9 @@ def main() -> int:
         assert model.stdout is not None
         llm = f"http://127.0.0.1:{model.stdout.readline().strip()}/v1"
         with ServerProcess() as server:
-            with server.first_user() as client:
-                add_fake_model(client, llm)
+            client = server.first_user()
+            add_fake_model(client, llm)
+            client.close()
             result = asyncio.run(measure(server, llm, args.rounds))
     finally:
         model.terminate()

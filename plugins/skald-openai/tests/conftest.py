@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from skald_openai.provider import OpenAIProvider
 from skald_openai.retry import RetryPolicy
 
 sys.path.insert(0, str(Path(__file__).parent))  # for openai_testkit: test folders are no packages
 
-from openai_testkit import Make, RawServer, Waits  # noqa: E402 -- after the path it is found by
+from openai_testkit import Make, RawServer, Waits
 
 
 @pytest.fixture

@@ -7,9 +7,8 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from skald_openai.provider import OpenAIProvider
-
 from skald_core.api import ModelInfo, ModelRequest, StreamEvent, SystemBlock, TextPart, ToolSpec, WireMessage
+from skald_openai.provider import OpenAIProvider
 
 READ_FILE = ToolSpec(
     "read_file",
@@ -36,6 +35,12 @@ def ask(text: str = "Hello", **changes: Any) -> ModelRequest:
 async def collect(provider: OpenAIProvider, request: ModelRequest) -> list[StreamEvent]:
     async with asyncio.timeout(30):
         return [event async for event in provider.stream(request)]
+
+
+async def read_into(shown: list[StreamEvent], provider: OpenAIProvider, request: ModelRequest) -> None:
+    """Like collect, but what came before an error is kept."""
+    async for event in provider.stream(request):
+        shown.append(event)
 
 
 class Waits(list[float]):
@@ -72,7 +77,11 @@ class Wire:
         await self._writer.drain()
 
     async def head(self, status: str = "200 OK", **headers: str) -> None:
-        lines = [f"HTTP/1.1 {status}", *(f"{k.replace('_', '-')}: {v}" for k, v in headers.items()), "Connection: close"]
+        lines = [
+            f"HTTP/1.1 {status}",
+            *(f"{k.replace('_', '-')}: {v}" for k, v in headers.items()),
+            "Connection: close",
+        ]
         await self.send("\r\n".join(lines) + "\r\n\r\n")
 
     async def whole(self, body: bytes | str, status: str = "200 OK", **headers: str) -> None:

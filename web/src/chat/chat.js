@@ -9,7 +9,7 @@ import { t, tt } from "../i18n/index.js";
 import { app } from "../core/app-state.js";
 import { navigate } from "../core/router.js";
 import { Watch } from "../core/watch.js";
-import { SkElement, deepActive } from "../ui/base.js";
+import { SkElement } from "../ui/base.js";
 import { toast, toastError, undoable } from "../ui/toast.js";
 import { describeError } from "../ui/states.js";
 import { Conversation } from "./conversation.js";

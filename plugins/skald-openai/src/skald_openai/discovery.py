@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Iterable, Sequence
 
@@ -15,6 +16,8 @@ from skald_openai.services import Endpoint, all_services, parse_endpoint
 from skald_openai.transport import make_client, request_headers
 
 __all__ = ("WITHIN", "discover", "local_urls")
+
+log = logging.getLogger("skald.plugin.openai")
 
 WITHIN = 0.9
 """Seconds a look around may take altogether."""
@@ -32,13 +35,17 @@ async def discover(urls: Sequence[str], *, within: float = WITHIN) -> list[Found
     A server that answers but is slow to tell details is reported without them; one that wants a key, without models.
     """
     deadline = time.monotonic() + within
-    found = await asyncio.gather(*(_look(parse_endpoint(url), deadline) for url in urls), return_exceptions=True)
+    found = await asyncio.gather(*(_look(url, deadline) for url in urls), return_exceptions=True)
+    for problem in found:
+        if isinstance(problem, Exception):
+            log.debug("looking for model servers: %r", problem)
     return [server for server in found if isinstance(server, FoundServer)]
 
 
-async def _look(endpoint: Endpoint, deadline: float) -> FoundServer | None:
+async def _look(url: str, deadline: float) -> FoundServer | None:
     import httpx
 
+    endpoint = parse_endpoint(url)
     headers = request_headers(endpoint, "")
     left = max(0.05, deadline - time.monotonic())
     server: FoundServer | None = None

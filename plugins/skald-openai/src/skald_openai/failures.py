@@ -88,9 +88,7 @@ class Failures:
     ``secret`` is its key, kept out of every text; ``model`` and ``wanted``, what was asked for, are named in messages.
     """
 
-    def __init__(
-        self, endpoint: Endpoint, secret: str, model: str = "", *, wanted: str = "chat completions"
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, secret: str, model: str = "", *, wanted: str = "chat completions") -> None:
         self._at = endpoint
         self.secret = secret
         self._model = model
@@ -103,7 +101,7 @@ class Failures:
         html = is_web_page(headers, body)
         if html and status not in (401, 402, 403, 408, 429) and status < 500:
             return self.web_page(status)
-        hint = parse_retry_after(headers.get("retry-after"), now)
+        hint = parse_retry_after(headers, now)
         if 300 <= status < 400:
             return self._moved(status, headers.get("location", ""))
         decoded = None if html else read_json(body)
@@ -273,9 +271,7 @@ class Failures:
         return _CONTEXT_WORDS.search(reply.message) is not None
 
     @staticmethod
-    def _failure(
-        error: ModelError, reply: Reply, *, retry_after: float | None = None, again: bool = True
-    ) -> Failure:
+    def _failure(error: ModelError, reply: Reply, *, retry_after: float | None = None, again: bool = True) -> Failure:
         return Failure(error, retry_after, again, reply)
 
 

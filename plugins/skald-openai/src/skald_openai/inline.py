@@ -26,7 +26,8 @@ class InlineText:
     def __init__(self) -> None:
         self._state: Literal["start", "think", "text"] = "start"
         self._buffer = ""
-        self._thought = False
+        self._thought = False  # a block has ended
+        self._fresh = False  # a block has begun and holds nothing yet
 
     def feed(self, text: str) -> Iterator[Piece]:
         """More content; yields what is certain now."""
@@ -39,7 +40,7 @@ class InlineText:
             if self._state == "start":
                 start = self._buffer.lstrip()
                 if start.startswith(_OPEN):
-                    self._state, self._buffer = "think", start[len(_OPEN) :].lstrip("\n")
+                    self._state, self._buffer, self._fresh = "think", start[len(_OPEN) :], True
                 elif _OPEN.startswith(start):
                     return  # undecided: nothing but space, or the beginning of the tag
                 else:
@@ -49,6 +50,9 @@ class InlineText:
                     yield Piece("text", shown)
                     return
             else:
+                if self._fresh:
+                    self._buffer = self._buffer.lstrip()  # the line break after the tag
+                    self._fresh = not self._buffer
                 before, tag, after = self._buffer.partition(_CLOSE)
                 if not tag:
                     keep = len(self._buffer) - _overlap(self._buffer, _CLOSE)

@@ -24,9 +24,28 @@ TIMEOUT = 15.0
 MAX_LIST = 24 * 1024 * 1024
 
 _OTHER_TYPES = frozenset(
-    ("embedding", "embeddings", "image", "audio", "video", "moderation", "rerank", "reranker", "transcribe", "tts", "stt")
+    (
+        "embedding",
+        "embeddings",
+        "image",
+        "audio",
+        "video",
+        "moderation",
+        "rerank",
+        "reranker",
+        "transcribe",
+        "tts",
+        "stt",
+    )
 )
-_CONTEXT_KEYS = ("context_length", "context_window", "max_context_length", "max_model_len", "max_context_window", "n_ctx")
+_CONTEXT_KEYS = (
+    "context_length",
+    "context_window",
+    "max_context_length",
+    "max_model_len",
+    "max_context_window",
+    "n_ctx",
+)
 _OUTPUT_KEYS = ("max_completion_tokens", "max_output_tokens", "max_output_length", "max_tokens")
 # Capability → keys that say yes or no to it, in whatever object they are found.
 _FLAGS: Mapping[str, tuple[str, ...]] = {

@@ -14,7 +14,7 @@ from skald_openai.answer import Answer, EmptyAnswerError, ServerFinishError
 from skald_openai.calls import NamelessCallError
 from skald_openai.failures import Failed, Failures, is_web_page
 from skald_openai.replies import Reply, clean, read_error, read_json
-from skald_openai.sse import SseDecoder, SseEvent, SseTooLargeError, mend_json
+from skald_openai.sse import MAX_EVENT_BYTES, SseDecoder, SseEvent, SseTooLargeError, mend_json
 
 if TYPE_CHECKING:
     import httpx
@@ -99,7 +99,7 @@ async def _streamed(
     status: int,
     after_stop: float,
 ) -> AsyncGenerator[StreamEvent, None]:
-    decoder = SseDecoder()
+    decoder = SseDecoder(max_event_bytes=MAX_EVENT_BYTES)
     seen = done = False
     data: bytes | None = head
     try:
@@ -174,7 +174,9 @@ def _one(event: SseEvent, answer: Answer, failures: Failures) -> Iterator[Stream
         error = read_error({"error": chunk}, failures.secret)
     if error is None and isinstance(chunk.get("choices"), list):
         # OpenRouter and others put the error of an upstream that broke into the choice.
-        error = next((read_error(c, failures.secret) for c in chunk["choices"] if isinstance(c, dict) and c.get("error")), None)
+        error = next(
+            (read_error(c, failures.secret) for c in chunk["choices"] if isinstance(c, dict) and c.get("error")), None
+        )
     if error is not None:
         if answer.ended:
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
 import msgspec
@@ -46,14 +47,16 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
         return backoff * (1 + self.jitter * (2 * random - 1))
 
 
-def parse_retry_after(value: str | None, now: float) -> float | None:
-    """Seconds from a ``Retry-After`` header: a number, or an HTTP date (RFC 9110 §10.2.3); a past date is 0.
+def parse_retry_after(headers: Mapping[str, str], now: float) -> float | None:
+    """Seconds from ``Retry-After``: a number, or an HTTP date (RFC 9110 §10.2.3); a past date is 0.
 
-    ``now`` is seconds since the epoch. None when the header is absent or makes no sense.
+    OpenAI's finer ``retry-after-ms`` goes first. ``now`` is seconds since the epoch. None when there is no such header or
+    it makes no sense. ``headers`` has lower-case names or ignores case.
     """
-    if value is None:
-        return None
-    text = value.strip()
+    fine = headers.get("retry-after-ms", "").strip()
+    if _SECONDS.fullmatch(fine):
+        return float(fine) / 1000
+    text = headers.get("retry-after", "").strip()
     if _SECONDS.fullmatch(text):
         return float(text)
     try:

@@ -1,0 +1,101 @@
+"""The plugin as the kernel meets it: manifest, hooks, service, texts, and what importing it costs."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from openai_testkit import RawServer, Wire, ask
+
+import skald_openai
+from skald_core.api import API_VERSION, ChatCompletions, ConfigError, MessageEnd, ModelInfo, Provider, TextDelta
+from skald_core.plugins.manifest import read_manifest
+from skald_openai.kind import OpenAICompatible
+
+PACKAGE = Path(skald_openai.__file__).parent
+LOCALES = ("en", "it", "fr")
+
+
+def texts(locale: str) -> dict[str, str]:
+    return dict(json.loads((PACKAGE / "i18n" / f"{locale}.json").read_text(encoding="utf-8")))
+
+
+def test_the_manifest_tells_the_truth() -> None:
+    """What it says is contributed is what the hooks return."""
+    manifest = read_manifest(PACKAGE / "skald-plugin.toml")
+    assert manifest.id == "openai"
+    assert manifest.accepts(API_VERSION)
+    assert manifest.contributes.providers == [kind.id for kind in skald_openai.skald_llm_providers()]
+    assert manifest.contributes.services == [s.protocol.__name__ for s in skald_openai.skald_services()]
+    hooks = [name for name in vars(skald_openai) if name.startswith("skald_") and callable(getattr(skald_openai, name))]
+    assert manifest.contributes.hooks == sorted(hooks)
+    for locale in ("it", "fr"):
+        assert manifest.localized(locale) != (manifest.title, manifest.summary)
+
+
+def test_texts_are_complete() -> None:
+    """Every key in every language, and every key the provider type names."""
+    for locale in LOCALES:
+        assert texts(locale).keys() == texts("en").keys()
+        assert all(text.strip() for text in texts(locale).values())
+    kind = OpenAICompatible()
+    named = [kind.summary, *(text for field in kind.fields for text in (field.label, field.help))]
+    used = {key.removeprefix("plugin.openai.") for key in named}
+    assert all(key.startswith("plugin.openai.") for key in named)
+    assert used == set(texts("en"))
+
+
+async def test_the_service_makes_providers(raw: RawServer) -> None:
+    """As another plugin uses it, for a server of its own with a random key."""
+    (service,) = skald_openai.skald_services()
+    assert service.protocol is ChatCompletions
+    assert isinstance(service.instance, ChatCompletions)
+
+    async def script(wire: Wire) -> None:
+        await wire.events({"choices": [{"delta": {"content": "Hi"}, "finish_reason": "stop"}]})
+
+    raw.answer(script)
+    info = ModelInfo(context_window=4096, weak=True)
+    provider = service.instance(
+        provider_id="llamacpp", base_url=raw.url, api_key="random", infos={"starter": info}, max_retries=0, timeout=5.0
+    )
+    assert isinstance(provider, Provider)
+    assert provider.id == "llamacpp"
+    assert provider.info("starter") == info
+    events = [event async for event in provider.stream(ask(model="starter", info=info))]
+    assert [event.text for event in events if isinstance(event, TextDelta)] == ["Hi"]
+    assert isinstance(events[-1], MessageEnd)
+    assert raw.heard[0].headers["authorization"] == "Bearer random"
+    await provider.close()
+    with pytest.raises(ConfigError):
+        service.instance(provider_id="x", base_url=raw.url, max_retries=-1)
+
+
+def test_importing_loads_nothing_heavy() -> None:
+    """The module brings its hooks and nothing else: no HTTP client, no table, not even its own parts."""
+    code = (
+        "import sys, skald_core.api; before = set(sys.modules); import skald_openai;"
+        "print(sorted(set(sys.modules) - before))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['skald_openai']"
+
+
+def test_only_the_public_surface_is_imported() -> None:
+    """A plugin that reached into the kernel would break with it."""
+    pattern = re.compile(r"^\s*(?:from|import)\s+(skald_core[\w.]*)(?:\s+import\s+(.*))?", re.MULTILINE)
+    for path in PACKAGE.rglob("*.py"):
+        for module, names in pattern.findall(path.read_text(encoding="utf-8")):
+            assert module == "skald_core.api" or (module == "skald_core" and names.startswith("api")), (
+                f"{path}: {module}"
+            )
+
+
+def test_the_decoder_stands_alone() -> None:
+    """It is meant to be shared by other providers."""
+    source = (PACKAGE / "sse.py").read_text(encoding="utf-8")
+    assert "skald" not in source
