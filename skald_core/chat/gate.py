@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -58,6 +59,7 @@ class PluginGate:
         self._unjudged = unjudged
         self._card = card
         self._lifetime = lifetime
+        self._opening = asyncio.Lock()
 
     async def judge(self, calls: Sequence[PendingCall]) -> Sequence[Verdict]:
         return [await self._judge(call) for call in calls]
@@ -116,16 +118,18 @@ class PluginGate:
         if not isinstance(require, Require):
             return loop_gate.Deny("refused: the question was lost")
         call_id = int(call.context.call_id)
-        answer = await self._requests.answered_for(call.context.conversation, call_id)
+        async with self._opening:  # calls of one round are asked together; their cards come in the calls' order
+            answer = await self._requests.answered_for(call.context.conversation, call_id)
+            if answer is None:
+                request = await self._requests.open(
+                    kind="approval",
+                    conversation=call.context.conversation,
+                    call_id=call_id,
+                    card={**await self._card(call), "reason": require.reason, "details": require.details},
+                    choices=require.choices or _CHOICES,
+                    lifetime=self._lifetime,
+                )
         if answer is None:
-            request = await self._requests.open(
-                kind="approval",
-                conversation=call.context.conversation,
-                call_id=call_id,
-                card={**await self._card(call), "reason": require.reason, "details": require.details},
-                choices=require.choices or _CHOICES,
-                lifetime=self._lifetime,
-            )
             answer = await self._requests.wait(request)
         if answer is None:
             return loop_gate.Deny(

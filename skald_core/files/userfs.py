@@ -67,10 +67,14 @@ class UserFs:
         """The canonical agent path: ``"notes/a.md"``, and ``"~"`` for the home itself."""
         return join_path(split_path(path))
 
+    def mount_of(self, path: str) -> str | None:
+        """The prefix of the mount that holds ``path``: ``""`` is the home, None a place where nothing is mounted."""
+        found = self._mounts.find(split_path(path))
+        return None if found is None else found[0].prefix
+
     def in_home(self, path: str) -> bool:
         """Whether ``path`` is in the home itself, not in something mounted beside it."""
-        found = self._mounts.find(split_path(path))
-        return found is not None and not found[0].prefix
+        return self.mount_of(path) == ""
 
     def can_write(self, path: str) -> bool:
         """Whether the mount of ``path`` may be written to at all."""

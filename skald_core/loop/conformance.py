@@ -23,6 +23,8 @@ from skald_core.loop.ops import (
     Dequeue,
     EditQueued,
     Enqueue,
+    HoldQueue,
+    LoadFrame,
     MergeCallExtras,
     NewCall,
     Op,
@@ -89,7 +91,7 @@ async def a_message_keeps_every_field(store: Store) -> None:
     message = await store.message(MessageId(done.id))
     assert message is not None
     for name in op.__struct_fields__:
-        if name not in ("parent", "calls", "at"):
+        if name not in ("parent", "calls", "at", "behind_queue"):
             assert getattr(message, name) == getattr(op, name), name
     assert message.parent is None and message.created_at == 123
 
@@ -309,6 +311,67 @@ async def the_queue_keeps_its_order(store: Store) -> None:
     assert not gone.changed
 
 
+async def held_input_stays_held_until_one_is_taken(store: Store) -> None:
+    frame = await _open(store)
+    x, y = (d.id for d in await store.apply([Enqueue(A, "x"), Enqueue(A, "y")]))
+    (nothing,) = await store.apply([HoldQueue(B)])
+    (done,) = await store.apply([HoldQueue(A)])
+    assert done.changed and not nothing.changed
+    await store.apply([Enqueue(A, "z")])
+    assert [(q.content, q.held) for q in await store.queued(A)] == [("x", True), ("y", True), ("z", False)]
+    await store.apply([EditQueued(y, "Y"), Dequeue(x, frame)])
+    assert [(q.content, q.held) for q in await store.queued(A)] == [("Y", False), ("z", False)]
+
+
+async def a_message_may_go_behind_what_waits(store: Store) -> None:
+    frame = await _open(store)
+    free, loaded = await store.apply([AppendMessage(frame, "user", "1", behind_queue=True), LoadFrame(frame)])
+    assert not free.queued and loaded.loaded == await store.load(frame)
+    assert loaded.loaded is not None and [m.id for m in loaded.loaded.messages] == [free.id]
+    await store.apply([Enqueue(A, "waits")])
+    op = AppendMessage(
+        None, "user", "2", behind_queue=True, client_id="c", synthetic=True, metadata={"k": 1},
+        attachments=(Attachment("p", "p"),), at=7,
+    )  # fmt: skip
+    _, behind, skipped, unread = await store.apply([OpenFrame(A), op, OpenRun("r", A, None), LoadFrame()])
+    assert behind.queued and skipped == behind == unread and not behind.existing and await store.runs() == ()
+    last = (await store.queued(A))[1]
+    assert (last.id, last.content, last.kind, last.client_id) == (behind.id, "2", "synthetic", "c")
+    assert (last.metadata, last.attachments, last.created_at) == ({"k": 1}, (Attachment("p", "p"),), 7)
+    _, again = await store.apply([OpenFrame(A), op])
+    assert again.existing and again.queued and again.id == behind.id
+    _, _, empty = await store.apply([OpenFrame(B), AppendMessage(None, "user", "b", behind_queue=True), LoadFrame()])
+    assert empty.loaded is not None and [m.content for m in empty.loaded.messages] == ["b"]
+    await _refused(store, LoadFrame())
+
+
+async def open_calls_outlive_their_run(store: Store) -> None:
+    frame = await _open(store)
+    await store.apply([OpenRun("r1", A, frame)])
+    calls = (NewCall("t", "{}", "u1"), NewCall("t", "{}", "u2"))
+    (one,) = await store.apply([AppendMessage(frame, "assistant", "", calls=calls)])
+    await store.apply([ResolveCall(one.calls[0], "done", "r", "text")])
+    child, two = await store.apply(
+        [
+            OpenFrame(A, parent=frame, parent_call=one.calls[1], depth=1),
+            AppendMessage(None, "assistant", "", calls=calls),
+        ]
+    )
+    still = [one.calls[1], *two.calls]
+    assert [c.id for c in await store.open_calls(A)] == still
+    await store.apply([OpenRun("r2", A, frame)])
+    assert [c.id for c in await store.open_calls(A)] == still, "a new run leaves the old one's calls open"
+    (three,) = await store.apply([AppendMessage(FrameId(child.id), "assistant", "", calls=calls[:1])])
+    await store.apply([CloseRun(A)])
+    assert [c.id for c in await store.open_calls(A)] == [*still, *three.calls]
+    assert [c.state for c in await store.open_calls(A)] == ["running"] * 4 and await store.unfinished() == (A,)
+    (settled,) = await store.apply([SettleCalls(FrameId(child.id), "failed", "x", "interrupted")])
+    assert settled.settled == (*two.calls, *three.calls)
+    assert [c.id for c in await store.open_calls(A)] == [one.calls[1]]
+    loaded = await store.load(frame)
+    assert loaded is not None and [c.state for c in loaded.messages[0].calls] == ["done", "running"]
+
+
 async def a_run_is_open_until_closed(store: Store) -> None:
     frame = await _open(store)
     other = await _open(store, B)
@@ -410,6 +473,9 @@ CHECKS: tuple[Check, ...] = (
     history_comes_in_pages,
     a_checkpoint_covers_its_branch,
     the_queue_keeps_its_order,
+    held_input_stays_held_until_one_is_taken,
+    a_message_may_go_behind_what_waits,
+    open_calls_outlive_their_run,
     a_run_is_open_until_closed,
     a_draft_grows_until_cleared,
     frames_nest,

@@ -19,6 +19,8 @@ from skald_core.loop.ops import (
     Dequeue,
     EditQueued,
     Enqueue,
+    HoldQueue,
+    LoadFrame,
     MergeCallExtras,
     Op,
     OpenFrame,
@@ -31,8 +33,11 @@ from skald_core.loop.ops import (
     SettleCalls,
     Stored,
     UpdateMessage,
+    message_from,
+    queued_from,
 )
 from skald_core.loop.records import (
+    CALLS_A_MESSAGE,
     Call,
     Checkpoint,
     Draft,
@@ -54,7 +59,7 @@ V = TypeVar("V")
 _replace = msgspec.structs.replace
 
 
-class _Known(Exception):
+class _BatchEnds(Exception):
     def __init__(self, stored: Stored) -> None:
         self.stored = stored
 
@@ -73,7 +78,7 @@ class MemoryStore:
         self._runs: dict[ConversationId, Run] = {}
         self._drafts: dict[FrameId, Draft] = {}
         self._checkpoints: dict[int, Checkpoint] = {}
-        self._last = {"frame": 0, "message": 0, "call": 0, "queue": 0, "checkpoint": 0}
+        self._last = {"frame": 0, "message": 0, "queue": 0, "checkpoint": 0}
         self._undo: list[Callable[[], object]] = []
         self._opened: FrameId | None = None
 
@@ -87,8 +92,8 @@ class MemoryStore:
         try:
             for op in ops:
                 results.append(_APPLY[type(op)](self, op))
-        except _Known as known:
-            results += [known.stored] * (len(ops) - len(results))
+        except _BatchEnds as end:
+            results += [end.stored] * (len(ops) - len(results))
         except Exception as error:  # noqa: BLE001 -- handed to the waiter, after undoing the batch
             for undo in reversed(self._undo):
                 undo()
@@ -128,7 +133,7 @@ class MemoryStore:
         known = self._sends.get((conversation, client_id))
         if known is not None:
             message, queued = known
-            raise _Known(Stored(message or queued or 0, existing=True, queued=message is None, changed=False))
+            raise _BatchEnds(Stored(message or queued or 0, existing=True, queued=message is None, changed=False))
 
     def _open_frame(self, op: OpenFrame) -> Stored:
         if op.parent is None:
@@ -156,6 +161,10 @@ class MemoryStore:
         frame = self._need_frame(op.frame)
         if op.client_id:
             self._refuse_known(frame.conversation, op.client_id)
+        if op.behind_queue and self._waiting_in(frame.conversation):
+            raise _BatchEnds(self._enqueue(queued_from(frame.conversation, op)))
+        if len(op.calls) > CALLS_A_MESSAGE:
+            raise StoreError(f"one message may have {CALLS_A_MESSAGE} calls, not {len(op.calls)}")
         parent = frame.head if op.parent == "head" else op.parent
         message = MessageId(self._next("message"))
         record = Message(
@@ -174,7 +183,7 @@ class MemoryStore:
         ids: list[CallId] = []
         use_ids: list[str] = []
         for index, new in enumerate(op.calls):
-            call = CallId(self._next("call"))
+            call = CallId(message * CALLS_A_MESSAGE + index)
             use_id = new.tool_use_id or f"call_{call}"
             made = Call(call, message, index, use_id, new.name, clean(new.arguments), new.state, started_at=op.at)
             self._put(self._calls, call, made)
@@ -306,22 +315,26 @@ class MemoryStore:
     def _dequeue(self, op: Dequeue) -> Stored:
         item = self._waiting(op.queued)
         self._drop(self._queue, op.queued)
-        stored = self._append_message(
-            AppendMessage(
-                op.frame,
-                "user",
-                item.content,
-                synthetic=item.kind == "synthetic",
-                attachments=item.attachments,
-                metadata=item.metadata | ({"hook_context": op.context} if op.context else {}),
-                at=op.at,
-            )
-        )
+        self._hold(item.conversation, False)
+        stored = self._append_message(message_from(item, op))
         if item.client_id:
             message = MessageId(stored.id)
             self._put(self._sends, (item.conversation, item.client_id), (message, None))
             self._put(self._messages, message, _replace(self._messages[message], client_id=item.client_id))
         return stored
+
+    def _hold(self, conversation: ConversationId, held: bool) -> bool:
+        found = [item for item in self._waiting_in(conversation) if item.held != held]
+        for item in found:
+            self._put(self._queue, item.id, _replace(item, held=held))
+        return bool(found)
+
+    def _hold_queue(self, op: HoldQueue) -> Stored:
+        return Stored(queued=True, changed=self._hold(op.conversation, True))
+
+    def _load_frame(self, op: LoadFrame) -> Stored:
+        frame = self._need_frame(op.frame).id
+        return Stored(frame, loaded=self._load(frame))
 
     def _open_run(self, op: OpenRun) -> Stored:
         run = Run(op.id, op.conversation, self._need_frame(op.frame).id, op.at)
@@ -374,6 +387,9 @@ class MemoryStore:
         return tuple(sorted(found, key=lambda f: (f.depth, f.id)))
 
     async def load(self, frame: FrameId) -> LoadedFrame | None:
+        return self._load(frame)
+
+    def _load(self, frame: FrameId) -> LoadedFrame | None:
         found = self._frames.get(frame)
         if found is None:
             return None
@@ -504,4 +520,6 @@ _APPLY: dict[type[Any], Callable[[MemoryStore, Any], Stored]] = {
     CloseRun: MemoryStore._close_run,
     AddDraft: MemoryStore._add_draft,
     ClearDraft: MemoryStore._clear_draft,
+    HoldQueue: MemoryStore._hold_queue,
+    LoadFrame: MemoryStore._load_frame,
 }

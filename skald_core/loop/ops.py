@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from skald_core.loop.records import MessageStatus, QueueKind
+from skald_core.loop.records import LoadedFrame, MessageStatus, QueuedInput, QueueKind
 from skald_core.loop.types import (
     Attachment,
     CallId,
@@ -29,6 +29,8 @@ __all__ = (
     "Dequeue",
     "EditQueued",
     "Enqueue",
+    "HoldQueue",
+    "LoadFrame",
     "MergeCallExtras",
     "NewCall",
     "Op",
@@ -42,6 +44,8 @@ __all__ = (
     "SettleCalls",
     "Stored",
     "UpdateMessage",
+    "message_from",
+    "queued_from",
 )
 
 
@@ -76,7 +80,8 @@ class AppendMessage(msgspec.Struct, frozen=True):
 
     ``frame=None`` means the frame opened earlier in the same batch. ``parent="head"`` follows the current head; an id or
     None opens a branch there. With a ``client_id`` the conversation already knows, nothing is stored, the batch ends
-    there, and the result of this and every later op names what was stored the first time.
+    there, and the result of this and every later op names what was stored the first time. With ``behind_queue``, when input
+    waits in the conversation, the message waits at its end instead, and the batch ends there too.
     """
 
     frame: FrameId | None
@@ -97,6 +102,7 @@ class AppendMessage(msgspec.Struct, frozen=True):
     duration_ms: int | None = None
     calls: tuple[NewCall, ...] = ()
     at: int = 0
+    behind_queue: bool = False
 
 
 class UpdateMessage(msgspec.Struct, frozen=True):
@@ -210,6 +216,12 @@ class Dequeue(msgspec.Struct, frozen=True):
     at: int = 0
 
 
+class HoldQueue(msgspec.Struct, frozen=True):
+    """Mark what waits as held: a restart does not begin with it. The next :class:`Dequeue` lets all of it go on."""
+
+    conversation: ConversationId
+
+
 class OpenRun(msgspec.Struct, frozen=True):
     """Mark a turn as begun. Replaces the conversation's open run. ``frame=None`` as in :class:`AppendMessage`."""
 
@@ -238,6 +250,12 @@ class ClearDraft(msgspec.Struct, frozen=True):
     frame: FrameId
 
 
+class LoadFrame(msgspec.Struct, frozen=True):
+    """Read a frame as it is at this point of the batch, into ``Stored.loaded``. ``frame=None`` as in AppendMessage."""
+
+    frame: FrameId | None = None
+
+
 Op = (
     OpenFrame
     | CloseFrame
@@ -258,6 +276,8 @@ Op = (
     | CloseRun
     | AddDraft
     | ClearDraft
+    | HoldQueue
+    | LoadFrame
 )
 
 
@@ -277,3 +297,23 @@ class Stored(msgspec.Struct, frozen=True):
     changed: bool = True
     parent: MessageId | None = None
     settled: tuple[CallId, ...] = ()
+    loaded: LoadedFrame | None = None
+
+
+def message_from(item: QueuedInput, op: Dequeue) -> AppendMessage:
+    """The message waiting input becomes. Its client id is known already; the store moves it to the message."""
+    return AppendMessage(
+        op.frame,
+        "user",
+        item.content,
+        synthetic=item.kind == "synthetic",
+        attachments=item.attachments,
+        metadata=item.metadata | ({"hook_context": op.context} if op.context else {}),
+        at=op.at,
+    )
+
+
+def queued_from(conversation: ConversationId, op: AppendMessage) -> Enqueue:
+    """The waiting input a message becomes that goes behind others."""
+    kind: QueueKind = "synthetic" if op.synthetic else "user"
+    return Enqueue(conversation, op.content, kind, op.client_id, op.attachments, op.metadata, op.at)

@@ -59,6 +59,8 @@ class ProjectionOptions(msgspec.Struct, frozen=True):
 
 _DEFAULT = ProjectionOptions()
 
+_decode = msgspec.json.Decoder().decode
+
 Media = Mapping[str, MediaPart]
 """Loaded media of the current turn by attachment path."""
 
@@ -121,13 +123,11 @@ def _wire_id(call: Call, options: ProjectionOptions, seen: set[str]) -> str:
 def _arguments(call: Call) -> str:
     """The model's own text; a JSON object stands in for text an API would refuse to parse."""
     text = call.arguments
-    if call.state == "done":
-        return text or "{}"  # it ran, so it parsed
     if not text.strip():
         return "{}"
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
+        value = _decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
         return json.dumps({"invalid_json": text}, ensure_ascii=False)
     return text if isinstance(value, dict) else json.dumps({"invalid_arguments": value}, ensure_ascii=False)
 

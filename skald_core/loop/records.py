@@ -24,6 +24,7 @@ from skald_core.loop.types import (
 )
 
 __all__ = (
+    "CALLS_A_MESSAGE",
     "Call",
     "Checkpoint",
     "Draft",
@@ -37,6 +38,9 @@ __all__ = (
     "QueuedInput",
     "Run",
 )
+
+CALLS_A_MESSAGE = 4096
+"""The most calls one message may have. The stores here make a call's id of its message's and its place with it."""
 
 MessageStatus = Literal["ok", "partial", "failed"]
 """``partial``: cut off while streaming, the text so far is kept. ``failed``: shown to people, never sent to a model."""
@@ -122,7 +126,10 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 class QueuedInput(msgspec.Struct, frozen=True):
-    """Input that waits for its turn. ``position`` orders the queue; ties go by id."""
+    """Input that waits for its turn. ``position`` orders the queue; ties go by id.
+
+    ``held`` says that the turn it waited for was stopped or failed: only a person lets it go on.
+    """
 
     id: int
     conversation: ConversationId
@@ -133,6 +140,7 @@ class QueuedInput(msgspec.Struct, frozen=True):
     metadata: dict[str, Any] = {}
     position: int = 0
     created_at: int = 0
+    held: bool = False
 
 
 class Run(msgspec.Struct, frozen=True):

@@ -252,15 +252,13 @@ class Runner:
                     if not waiting:
                         break
                     opening = FromQueue(waiting[0])
-                elif isinstance(opening, Prompted) and opening.queue:
+                elif isinstance(opening, Prompted) and opening.queue and type(self._services.hooks) is not NoHooks:
                     opening = await self._behind_queue(conversation, opening, opened)
                 ended = await self._turn(conversation, active, opening, profile, run_id, pin, opened)
                 # After a stop or a failure what waits is held: it goes on with the next message or Session.run_queue.
-                going = ended is None or ended.subtype in ("success", "interrupted")
+                going = ended is None or active.turn.refused or ended.subtype in ("success", "interrupted")
                 opening, run_id, pin = None, new_run_id(), None
-                active.poked = False
-                if going and not await self._services.store.queued(conversation):
-                    going = active.poked
+                going = going and (active.waiting or active.poked)
                 active.turn = None
                 if not going:
                     self._release(conversation, active)  # who reads the result may begin the next turn at once

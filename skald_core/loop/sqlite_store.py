@@ -1,14 +1,17 @@
 """The durable store: SQLite or SQLCipher through :class:`~skald_core.loop.database.Database`.
 
-Two choices keep a round at few written pages, each of which SQLCipher encrypts and authenticates:
+Every page a commit changes is encrypted and authenticated anew (about 17 µs each), so a round is laid out to change three:
 
-- Messages have one index, on ``parent``; a frame's first messages have the negative frame id as parent.
-- The calls of a message are recorded together and thus have consecutive ids, so they need no index to be found.
+- A message carries the calls a model wrote; a row of ``loop_calls`` appears when a call has something else to remember, at
+  the latest its result. A call without a row runs. A call's id is its message's times 4096 plus its place.
+- Such calls are found without an index: they belong to the open run of their conversation, whose row says where to look.
+  Whoever ends or replaces that run gives the calls still open their rows; the others have theirs from the start.
+- Messages have one index, by frame. A frame's head is its newest message unless its row says otherwise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +30,10 @@ from skald_core.loop.ops import (
     Dequeue,
     EditQueued,
     Enqueue,
+    HoldQueue,
+    LoadFrame,
     MergeCallExtras,
+    NewCall,
     Op,
     OpenFrame,
     OpenRun,
@@ -39,8 +45,11 @@ from skald_core.loop.ops import (
     SettleCalls,
     Stored,
     UpdateMessage,
+    message_from,
+    queued_from,
 )
 from skald_core.loop.records import (
+    CALLS_A_MESSAGE,
     Call,
     Checkpoint,
     Draft,
@@ -68,26 +77,26 @@ CREATE TABLE loop_frames(
 CREATE INDEX loop_frames_conversation ON loop_frames(conversation);
 CREATE INDEX loop_frames_call ON loop_frames(parent_call) WHERE parent_call IS NOT NULL;
 CREATE TABLE loop_messages(
-    id INTEGER PRIMARY KEY, frame INTEGER NOT NULL, parent INTEGER NOT NULL, role TEXT NOT NULL,
-    status TEXT NOT NULL, synthetic INTEGER NOT NULL, created_at INTEGER NOT NULL, first_call INTEGER,
-    call_count INTEGER NOT NULL, provider TEXT, model TEXT, usage TEXT, duration_ms INTEGER, client_id TEXT,
-    attachments TEXT, metadata TEXT, replay TEXT, reasoning_signature TEXT, reasoning TEXT, content TEXT NOT NULL);
-CREATE INDEX loop_messages_parent ON loop_messages(parent);
+    id INTEGER PRIMARY KEY, frame INTEGER NOT NULL, parent INTEGER, role TEXT NOT NULL, status TEXT NOT NULL,
+    synthetic INTEGER NOT NULL, created_at INTEGER NOT NULL, call_count INTEGER NOT NULL, provider TEXT, model TEXT,
+    usage TEXT, duration_ms INTEGER, client_id TEXT, attachments TEXT, metadata TEXT, replay TEXT,
+    reasoning_signature TEXT, reasoning TEXT, calls TEXT, content TEXT NOT NULL);
+CREATE INDEX loop_messages_frame ON loop_messages(frame, id, parent);
 CREATE TABLE loop_calls(
-    id INTEGER PRIMARY KEY, message INTEGER NOT NULL, idx INTEGER NOT NULL, tool_use_id TEXT NOT NULL,
-    name TEXT NOT NULL, state TEXT NOT NULL, started_at INTEGER NOT NULL, finished_at INTEGER, duration_ms INTEGER,
-    result_kind TEXT, media TEXT, extras TEXT, effective TEXT, arguments TEXT NOT NULL, result TEXT);
-CREATE INDEX loop_calls_open ON loop_calls(message) WHERE state IN ('running', 'awaiting');
+    id INTEGER PRIMARY KEY, state TEXT NOT NULL, finished_at INTEGER, duration_ms INTEGER, result_kind TEXT,
+    media TEXT, extras TEXT, effective TEXT, result TEXT);
+CREATE INDEX loop_calls_open ON loop_calls(id) WHERE state IN ('running', 'awaiting');
 CREATE TABLE loop_queue(
     id INTEGER PRIMARY KEY AUTOINCREMENT, conversation TEXT NOT NULL, position INTEGER NOT NULL, kind TEXT NOT NULL,
-    client_id TEXT, attachments TEXT, metadata TEXT, created_at INTEGER NOT NULL, content TEXT NOT NULL);
+    held INTEGER NOT NULL, client_id TEXT, attachments TEXT, metadata TEXT, created_at INTEGER NOT NULL,
+    content TEXT NOT NULL);
 CREATE INDEX loop_queue_conversation ON loop_queue(conversation, position);
 CREATE TABLE loop_sends(
     conversation TEXT NOT NULL, client_id TEXT NOT NULL, message INTEGER, queued INTEGER,
     PRIMARY KEY (conversation, client_id)) WITHOUT ROWID;
 CREATE TABLE loop_runs(
-    conversation TEXT PRIMARY KEY, id TEXT NOT NULL, frame INTEGER NOT NULL, started_at INTEGER NOT NULL
-    ) WITHOUT ROWID;
+    conversation TEXT PRIMARY KEY, id TEXT NOT NULL, frame INTEGER NOT NULL, started_at INTEGER NOT NULL,
+    since INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE loop_drafts(
     id INTEGER PRIMARY KEY, frame INTEGER NOT NULL, model TEXT NOT NULL, content TEXT NOT NULL,
     reasoning TEXT NOT NULL);
@@ -99,25 +108,30 @@ CREATE INDEX loop_checkpoints_frame ON loop_checkpoints(frame);
 )
 
 _MESSAGE = (
-    "id, frame, parent, role, status, synthetic, created_at, first_call, call_count, provider, model, usage, "
-    "duration_ms, client_id, attachments, metadata, replay, reasoning_signature, reasoning, content"
+    "id, frame, parent, role, status, synthetic, created_at, call_count, provider, model, usage, duration_ms, "
+    "client_id, attachments, metadata, replay, reasoning_signature, reasoning, calls, content"
 )
-_CALL = (
-    "id, message, idx, tool_use_id, name, state, started_at, finished_at, duration_ms, result_kind, media, extras, "
-    "effective, arguments, result"
-)
-_FRAME = "id, conversation, agent, parent, parent_call, depth, active, head, title, meta, created_at"
-_QUEUED = "id, conversation, position, kind, client_id, attachments, metadata, created_at, content"
+_CALL = "id, state, finished_at, duration_ms, result_kind, media, extras, effective, result"
+_HEAD = "ifnull(head, (SELECT max(m.id) FROM loop_messages m WHERE m.frame = loop_frames.id))"
+_FRAME = f"id, conversation, agent, parent, parent_call, depth, active, {_HEAD}, title, meta, created_at"
+_QUEUED = "id, conversation, position, kind, held, client_id, attachments, metadata, created_at, content"
 _CHECKPOINT = "id, frame, covered_up_to, created_at, tokens_before, model, summary"
 
 _json = msgspec.json.encode
 _attachments = msgspec.json.Decoder(tuple[Attachment, ...]).decode
 _usage = msgspec.json.Decoder(Usage).decode
 _object = msgspec.json.Decoder(dict[str, Any]).decode
+_written_calls = msgspec.json.Decoder(list[tuple[str, str, str]]).decode  # id for the model, name, arguments
+
+_OF_M = f"BETWEEN m.id * {CALLS_A_MESSAGE} AND m.id * {CALLS_A_MESSAGE} + {CALLS_A_MESSAGE - 1}"
+"""Ids of the calls of message ``m``."""
+
+_FIRST = 0
+"""``loop_frames.head`` of a frame that shows nothing: its next message is a first one."""
 
 
-class KnownSend(Exception):
-    """Carries what a known client id stands for out of the batch it ends."""
+class BatchEnds(Exception):
+    """Carries the result of this op and every later one out of the batch that ends here."""
 
     def __init__(self, stored: Stored) -> None:
         self.stored = stored
@@ -141,34 +155,68 @@ def _dump(value: object) -> str | None:
 def _frame(row: Sequence[Any]) -> Frame:
     return Frame(
         id=row[0], conversation=row[1], agent=row[2], parent=row[3], parent_call=row[4], depth=row[5],
-        active=bool(row[6]), head=row[7], title=row[8], meta=_object(row[9]) if row[9] else {}, created_at=row[10],
+        active=bool(row[6]), head=row[7] or None, title=row[8], meta=_object(row[9]) if row[9] else {},
+        created_at=row[10],
     )  # fmt: skip
 
 
-def _call(row: Sequence[Any]) -> Call:
-    return Call(
-        id=row[0], message=row[1], index=row[2], tool_use_id=row[3], name=row[4], state=row[5], started_at=row[6],
-        finished_at=row[7], duration_ms=row[8], result_kind=row[9], media=_attachments(row[10]) if row[10] else (),
-        extras=_object(row[11]) if row[11] else {}, effective=row[12], arguments=row[13], result=row[14],
-    )  # fmt: skip
+def _calls(c: Connection, message: MessageId, written: str, at: int) -> tuple[Call, ...]:
+    """The calls of a message: what the model wrote, with what ``loop_calls`` knows of them."""
+    first = message * CALLS_A_MESSAGE
+    rows = c.execute(f"SELECT {_CALL} FROM loop_calls WHERE id BETWEEN ? AND ?", (first, first + CALLS_A_MESSAGE - 1))
+    known = {row[0]: row for row in rows}
+    made = []
+    for index, (use_id, name, arguments) in enumerate(_written_calls(written)):
+        call = CallId(first + index)
+        row = known.get(call)
+        if row is None:
+            made.append(Call(call, message, index, use_id, name, arguments, "running", started_at=at))
+        else:
+            made.append(
+                Call(
+                    call,
+                    message,
+                    index,
+                    use_id,
+                    name,
+                    arguments,
+                    row[1],
+                    effective=row[7],
+                    result=row[8],
+                    result_kind=row[4],
+                    media=_attachments(row[5]) if row[5] else (),
+                    extras=_object(row[6]) if row[6] else {},
+                    started_at=at,
+                    finished_at=row[2],
+                    duration_ms=row[3],
+                )
+            )
+    return tuple(made)
 
 
-def _message(row: Sequence[Any], calls: tuple[Call, ...]) -> Message:
+def _one_call(c: Connection, call: CallId) -> Call | None:
+    message, index = divmod(call, CALLS_A_MESSAGE)
+    row = c.execute("SELECT calls, created_at FROM loop_messages WHERE id = ?", (message,)).fetchone()
+    calls = _calls(c, MessageId(message), row[0], row[1]) if row is not None and row[0] else ()
+    return calls[index] if index < len(calls) else None
+
+
+def _message(c: Connection, row: Sequence[Any]) -> Message:
     return Message(
-        id=row[0], frame=row[1], parent=row[2] if row[2] > 0 else None, role=row[3], status=row[4],
-        synthetic=bool(row[5]), created_at=row[6], provider=row[9] or "", model=row[10] or "",
-        usage=_usage(row[11]) if row[11] else None, duration_ms=row[12], client_id=row[13] or "",
-        attachments=_attachments(row[14]) if row[14] else (), metadata=_object(row[15]) if row[15] else {},
-        replay=_object(row[16]) if row[16] else None, reasoning_signature=row[17] or "", reasoning=row[18] or "",
-        content=row[19], calls=calls,
+        id=row[0], frame=row[1], parent=row[2], role=row[3], status=row[4], synthetic=bool(row[5]), created_at=row[6],
+        calls=_calls(c, row[0], row[18], row[6]) if row[7] else (), provider=row[8] or "", model=row[9] or "",
+        usage=_usage(row[10]) if row[10] else None, duration_ms=row[11], client_id=row[12] or "",
+        attachments=_attachments(row[13]) if row[13] else (), metadata=_object(row[14]) if row[14] else {},
+        replay=_object(row[15]) if row[15] else None, reasoning_signature=row[16] or "", reasoning=row[17] or "",
+        content=row[19],
     )  # fmt: skip
 
 
 def _queued(row: Sequence[Any]) -> QueuedInput:
     return QueuedInput(
-        id=row[0], conversation=row[1], position=row[2], kind=row[3], client_id=row[4] or "",
-        attachments=_attachments(row[5]) if row[5] else (), metadata=_object(row[6]) if row[6] else {},
-        created_at=row[7], content=row[8],
+        id=row[0], conversation=row[1], position=row[2], kind=row[3], held=bool(row[4]), client_id=row[5] or "",
+        attachments=_attachments(row[6]) if row[6] else (), metadata=_object(row[7]) if row[7] else {},
+        created_at=row[8], content=row[9],
     )  # fmt: skip
 
 
@@ -177,19 +225,6 @@ def _checkpoint(row: Sequence[Any]) -> Checkpoint:
         id=row[0], frame=row[1], covered_up_to=row[2], created_at=row[3], tokens_before=row[4], model=row[5],
         summary=row[6],
     )  # fmt: skip
-
-
-def _messages(c: Connection, rows: Iterable[Sequence[Any]]) -> list[Message]:
-    messages = []
-    for row in rows:
-        calls: tuple[Call, ...] = ()
-        if row[8]:
-            found = c.execute(
-                f"SELECT {_CALL} FROM loop_calls WHERE id BETWEEN ? AND ? ORDER BY id", (row[7], row[7] + row[8] - 1)
-            )
-            calls = tuple(map(_call, found))
-        messages.append(_message(row, calls))
-    return messages
 
 
 # --- ops ---------------------------------------------------------------------------------------------------------
@@ -210,18 +245,20 @@ class _Batch:
             raise StoreError("an op without a frame needs an OpenFrame before it in the same batch")
         return found
 
-    def conversation_of(self, frame: FrameId) -> tuple[ConversationId, MessageId | None]:
-        row = self.c.execute("SELECT conversation, head FROM loop_frames WHERE id = ?", (frame,)).fetchone()
-        if row is None:
-            raise StoreError(f"frame {frame!r} does not exist; it may have been deleted")
-        return row[0], row[1]
+    def open_calls(self, conversation: ConversationId, frame: FrameId | None = None) -> list[tuple[CallId, str]]:
+        return _open_calls(self.c, conversation, frame)
+
+    def note_open(self, conversation: ConversationId) -> None:
+        """Give every open call of the conversation's run its row: the run that vouched for them ends."""
+        for call in _unnoted(self.c, conversation):
+            self.c.execute("INSERT INTO loop_calls(id, state) VALUES (?, 'running')", (call,))
 
     def refuse_known(self, conversation: ConversationId, client_id: str) -> None:
         row = self.c.execute(
             "SELECT message, queued FROM loop_sends WHERE conversation = ? AND client_id = ?", (conversation, client_id)
         ).fetchone()
         if row is not None:
-            raise KnownSend(Stored(row[0] or row[1] or 0, existing=True, queued=row[0] is None, changed=False))
+            raise BatchEnds(Stored(row[0] or row[1] or 0, existing=True, queued=row[0] is None, changed=False))
 
     # Each method below applies one op and says what it did.
 
@@ -247,40 +284,57 @@ class _Batch:
 
     def append_message(self, op: AppendMessage) -> Stored:
         frame = self.frame_or_opened(op.frame)
-        conversation, head = self.conversation_of(frame)
+        row = self.c.execute(
+            "SELECT f.conversation, f.head, r.since FROM loop_frames f"
+            " LEFT JOIN loop_runs r ON r.conversation = f.conversation WHERE f.id = ?",
+            (frame,),
+        ).fetchone()
+        if row is None:
+            raise StoreError(f"frame {frame!r} does not exist; it may have been deleted")
+        conversation, head, vouched = row
         if op.client_id:
             self.refuse_known(conversation, op.client_id)
-        parent = head if op.parent == "head" else op.parent
-        first: int | None = None
-        if op.calls:
-            first = self.c.execute("SELECT ifnull(max(id), 0) + 1 FROM loop_calls").fetchone()[0]
+        if (
+            op.behind_queue
+            and self.c.execute("SELECT 1 FROM loop_queue WHERE conversation = ? LIMIT 1", (conversation,)).fetchone()
+        ):
+            raise BatchEnds(self.enqueue(queued_from(conversation, op)))
+        if head is None:
+            newest = self.c.execute("SELECT max(id) FROM loop_messages WHERE frame = ?", (frame,)).fetchone()[0]
+        else:
+            newest = head or None
+            self.c.execute("UPDATE loop_frames SET head = NULL WHERE id = ?", (frame,))
+        parent = newest if op.parent == "head" else op.parent
+        if len(op.calls) > CALLS_A_MESSAGE:
+            raise StoreError(f"one message may have {CALLS_A_MESSAGE} calls, not {len(op.calls)}")
+        written = _dump([(clean(call.tool_use_id), clean(call.name), clean(call.arguments)) for call in op.calls])
         done = self.c.execute(
             f"INSERT INTO loop_messages({_MESSAGE[4:]}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
             (
-                frame, parent if parent is not None else -frame, op.role, op.status, op.synthetic, op.at, first,
-                len(op.calls), op.provider or None, op.model or None, _dump(op.usage) if op.usage is not None else None,
-                op.duration_ms, op.client_id or None, _dump(op.attachments), _dump(op.metadata), _dump(op.replay),
-                op.reasoning_signature or None, clean(op.reasoning) or None, clean(op.content),
+                frame, parent, op.role, op.status, op.synthetic, op.at, len(op.calls), op.provider or None,
+                op.model or None, _dump(op.usage) if op.usage is not None else None, op.duration_ms,
+                op.client_id or None, _dump(op.attachments), _dump(op.metadata), _dump(op.replay),
+                op.reasoning_signature or None, clean(op.reasoning) or None, written, clean(op.content),
             ),
         )  # fmt: skip
         message = MessageId(_inserted(done))
-        self.c.execute("UPDATE loop_frames SET head = ? WHERE id = ?", (message, frame))
         if op.client_id:
             self.c.execute("INSERT INTO loop_sends VALUES (?, ?, ?, NULL)", (conversation, op.client_id, message))
-        ids: list[CallId] = []
-        use_ids: list[str] = []
-        if first is not None:
-            for index, call in enumerate(op.calls):
-                use_id = call.tool_use_id or f"call_{first + index}"
-                self.c.execute(
-                    "INSERT INTO loop_calls(id, message, idx, tool_use_id, name, state, started_at, arguments)"
-                    " VALUES (?,?,?,?,?,?,?,?)",
-                    (first + index, message, index, clean(use_id), clean(call.name), call.state, op.at,
-                     clean(call.arguments)),
-                )  # fmt: skip
-                ids.append(CallId(first + index))
-                use_ids.append(use_id)
-        return Stored(message, tuple(ids), tuple(use_ids), parent=parent)
+        if not op.calls:
+            return Stored(message, parent=parent)
+        return self._written(message, op.calls, parent, vouched is not None)
+
+    def _written(self, message: MessageId, calls: Sequence[NewCall], parent: MessageId | None, vouched: bool) -> Stored:
+        """The ids of a new message's calls; ``vouched`` says that an open run knows of them."""
+        first = message * CALLS_A_MESSAGE
+        use_ids = tuple(clean(call.tool_use_id) or f"call_{first + index}" for index, call in enumerate(calls))
+        if not all(call.tool_use_id for call in calls):
+            named = [(i, clean(call.name), clean(call.arguments)) for i, call in zip(use_ids, calls, strict=True)]
+            self.c.execute("UPDATE loop_messages SET calls = ? WHERE id = ?", (_dump(named), message))
+        for index, call in enumerate(calls):
+            if call.state != "running" or not vouched:
+                self.c.execute("INSERT INTO loop_calls(id, state) VALUES (?, ?)", (first + index, call.state))
+        return Stored(message, tuple(CallId(first + index) for index in range(len(calls))), use_ids, parent=parent)
 
     def update_message(self, op: UpdateMessage) -> Stored:
         row = self.c.execute("SELECT metadata FROM loop_messages WHERE id = ?", (op.message,)).fetchone()
@@ -293,50 +347,56 @@ class _Batch:
             self.c.execute("UPDATE loop_messages SET metadata = ? WHERE id = ?", (_dump(merged), op.message))
         return Stored(op.message)
 
+    def _need_call(self, call: CallId) -> bool:
+        message, index = divmod(call, CALLS_A_MESSAGE)
+        row = self.c.execute("SELECT call_count FROM loop_messages WHERE id = ?", (message,)).fetchone()
+        return row is not None and index < row[0]
+
     def resolve_call(self, op: ResolveCall) -> Stored:
-        extras = None
-        if op.extras:
-            row = self.c.execute("SELECT extras FROM loop_calls WHERE id = ?", (op.call,)).fetchone()
-            extras = _dump((_object(row[0]) if row and row[0] else {}) | op.extras)
-        done = self.c.execute(
-            "UPDATE loop_calls SET state = ?, result = ?, result_kind = ?, media = ?, extras = ifnull(?, extras),"
-            " duration_ms = ?, finished_at = ? WHERE id = ? AND state IN ('running', 'awaiting')",
-            (op.state, clean(op.result), op.result_kind, _dump(op.media), extras, op.duration_ms, op.at, op.call),
-        )
-        if (
-            done.rowcount == 0
-            and self.c.execute("SELECT 1 FROM loop_calls WHERE id = ?", (op.call,)).fetchone() is None
-        ):
+        if not self._need_call(op.call):
             raise StoreError(f"call {op.call!r} does not exist; it may have been deleted")
+        extras = self._merged(op.call, op.extras) if op.extras else None
+        done = self.c.execute(
+            "INSERT INTO loop_calls(id, state, result, result_kind, media, extras, duration_ms, finished_at)"
+            " VALUES (?,?,?,?,?,?,?,?) ON CONFLICT(id) DO UPDATE SET state = excluded.state, result = excluded.result,"
+            " result_kind = excluded.result_kind, media = excluded.media, extras = ifnull(excluded.extras, extras),"
+            " duration_ms = excluded.duration_ms, finished_at = excluded.finished_at"
+            " WHERE state IN ('running', 'awaiting')",
+            (op.call, op.state, clean(op.result), op.result_kind, _dump(op.media), extras, op.duration_ms, op.at),
+        )
         return Stored(op.call, changed=done.rowcount > 0)
 
+    def _merged(self, call: CallId, extras: dict[str, Any]) -> str | None:
+        row = self.c.execute("SELECT extras FROM loop_calls WHERE id = ?", (call,)).fetchone()
+        return _dump((_object(row[0]) if row and row[0] else {}) | extras)
+
     def set_call_state(self, op: SetCallState) -> Stored:
+        if not self._need_call(op.call):
+            return Stored(op.call, changed=False)
         done = self.c.execute(
-            "UPDATE loop_calls SET state = ?, effective = ifnull(?, effective)"
-            " WHERE id = ? AND state IN ('running', 'awaiting')",
-            (op.state, clean(op.effective) if op.effective is not None else None, op.call),
+            "INSERT INTO loop_calls(id, state, effective) VALUES (?,?,?) ON CONFLICT(id) DO UPDATE SET"
+            " state = excluded.state, effective = ifnull(excluded.effective, effective)"
+            " WHERE state IN ('running', 'awaiting')",
+            (op.call, op.state, clean(op.effective) if op.effective is not None else None),
         )
         return Stored(op.call, changed=done.rowcount > 0)
 
     def settle_calls(self, op: SettleCalls) -> Stored:
-        rows = self.c.execute(
-            "SELECT k.id FROM loop_calls k JOIN loop_messages m ON m.id = k.message"
-            " WHERE k.state IN ('running', 'awaiting') AND m.frame = ? AND (k.state = 'running' OR NOT ?) ORDER BY k.id",
-            (op.frame, op.keep_awaiting),
-        ).fetchall()
-        for (call,) in rows:
-            self.c.execute(
-                "UPDATE loop_calls SET state = ?, result = ?, result_kind = ?, finished_at = ? WHERE id = ?",
-                (op.state, op.result, op.result_kind, op.at, call),
-            )
-        return Stored(op.frame, changed=bool(rows), settled=tuple(CallId(call) for (call,) in rows))
+        row = self.c.execute("SELECT conversation FROM loop_frames WHERE id = ?", (op.frame,)).fetchone()
+        found = self.open_calls(row[0], op.frame) if row is not None else []
+        settled = tuple(call for call, state in found if not (op.keep_awaiting and state == "awaiting"))
+        for call in settled:
+            self.resolve_call(ResolveCall(call, op.state, op.result, op.result_kind, at=op.at))
+        return Stored(op.frame, changed=bool(settled), settled=settled)
 
     def merge_call_extras(self, op: MergeCallExtras) -> Stored:
-        row = self.c.execute("SELECT extras FROM loop_calls WHERE id = ?", (op.call,)).fetchone()
-        if row is None:
+        if not self._need_call(op.call):
             return Stored(op.call, changed=False)
-        merged = (_object(row[0]) if row[0] else {}) | op.extras
-        self.c.execute("UPDATE loop_calls SET extras = ? WHERE id = ?", (_dump(merged), op.call))
+        self.c.execute(
+            "INSERT INTO loop_calls(id, state, extras) VALUES (?, 'running', ?)"
+            " ON CONFLICT(id) DO UPDATE SET extras = excluded.extras",
+            (op.call, self._merged(op.call, op.extras)),
+        )
         return Stored(op.call)
 
     def set_head(self, op: SetHead) -> Stored:
@@ -344,7 +404,8 @@ class _Batch:
             row = self.c.execute("SELECT frame FROM loop_messages WHERE id = ?", (op.message,)).fetchone()
             if row is None or row[0] != op.frame:
                 raise StoreError(f"message {op.message!r} is not part of frame {op.frame!r}")
-        self.c.execute("UPDATE loop_frames SET head = ? WHERE id = ?", (op.message, op.frame))
+        head = op.message if op.message is not None else _FIRST
+        self.c.execute("UPDATE loop_frames SET head = ? WHERE id = ?", (head, op.frame))
         return Stored(op.frame)
 
     def save_checkpoint(self, op: SaveCheckpoint) -> Stored:
@@ -360,7 +421,7 @@ class _Batch:
             self.refuse_known(op.conversation, op.client_id)
         done = self.c.execute(
             f"INSERT INTO loop_queue({_QUEUED[4:]}) VALUES"
-            " (?1, (SELECT ifnull(max(position), 0) + 1 FROM loop_queue WHERE conversation = ?1), ?2,?3,?4,?5,?6,?7)",
+            " (?1, (SELECT ifnull(max(position), 0) + 1 FROM loop_queue WHERE conversation = ?1), ?2,0,?3,?4,?5,?6,?7)",
             (op.conversation, op.kind, op.client_id or None, _dump(op.attachments), _dump(op.metadata), op.at,
              clean(op.content)),
         )  # fmt: skip
@@ -402,6 +463,7 @@ class _Batch:
     def dequeue(self, op: Dequeue) -> Stored:
         item = self.waiting(op.queued)
         self.c.execute("DELETE FROM loop_queue WHERE id = ?", (op.queued,))
+        self.c.execute("UPDATE loop_queue SET held = 0 WHERE conversation = ? AND held = 1", (item.conversation,))
         stored = self.append_message(message_from(item, op))
         if item.client_id:
             self.c.execute(
@@ -411,16 +473,27 @@ class _Batch:
             self.c.execute("UPDATE loop_messages SET client_id = ? WHERE id = ?", (item.client_id, stored.id))
         return stored
 
+    def hold_queue(self, op: HoldQueue) -> Stored:
+        done = self.c.execute("UPDATE loop_queue SET held = 1 WHERE conversation = ? AND held = 0", (op.conversation,))
+        return Stored(queued=True, changed=done.rowcount > 0)
+
     def open_run(self, op: OpenRun) -> Stored:
+        self.note_open(op.conversation)
         self.c.execute(
-            "INSERT OR REPLACE INTO loop_runs(conversation, id, frame, started_at) VALUES (?,?,?,?)",
+            "INSERT OR REPLACE INTO loop_runs(conversation, id, frame, started_at, since)"
+            " VALUES (?,?,?,?, ifnull((SELECT max(id) FROM loop_messages), 0))",
             (op.conversation, op.id, self.frame_or_opened(op.frame), op.at),
         )
         return Stored()
 
     def close_run(self, op: CloseRun) -> Stored:
+        self.note_open(op.conversation)
         done = self.c.execute("DELETE FROM loop_runs WHERE conversation = ?", (op.conversation,))
         return Stored(changed=done.rowcount > 0)
+
+    def load_frame(self, op: LoadFrame) -> Stored:
+        frame = self.frame_or_opened(op.frame)
+        return Stored(frame, loaded=_load(self.c, frame))
 
     def add_draft(self, op: AddDraft) -> Stored:
         done = self.c.execute(
@@ -454,20 +527,9 @@ _APPLY: dict[type[Any], Callable[[_Batch, Any], Stored]] = {
     CloseRun: _Batch.close_run,
     AddDraft: _Batch.add_draft,
     ClearDraft: _Batch.clear_draft,
+    HoldQueue: _Batch.hold_queue,
+    LoadFrame: _Batch.load_frame,
 }
-
-
-def message_from(item: QueuedInput, op: Dequeue) -> AppendMessage:
-    """The message waiting input becomes. Its client id is moved to it by the caller, being known already."""
-    return AppendMessage(
-        op.frame,
-        "user",
-        item.content,
-        synthetic=item.kind == "synthetic",
-        attachments=item.attachments,
-        metadata=item.metadata | ({"hook_context": op.context} if op.context else {}),
-        at=op.at,
-    )
 
 
 def _apply(c: Connection, ops: Sequence[Op]) -> tuple[Stored, ...]:
@@ -476,12 +538,46 @@ def _apply(c: Connection, ops: Sequence[Op]) -> tuple[Stored, ...]:
     try:
         for op in ops:
             results.append(_APPLY[type(op)](batch, op))
-    except KnownSend as known:
-        results += [known.stored] * (len(ops) - len(results))
+    except BatchEnds as end:
+        results += [end.stored] * (len(ops) - len(results))
     return tuple(results)
 
 
 # --- reads -------------------------------------------------------------------------------------------------------
+
+
+def _unnoted(c: Connection, conversation: ConversationId, frame: FrameId | None = None) -> list[CallId]:
+    """Running calls without a row: all of the conversation's open run, if it has one."""
+    run = c.execute("SELECT since FROM loop_runs WHERE conversation = ?", (conversation,)).fetchone()
+    if run is None:
+        return []
+    rows = c.execute(
+        "SELECT m.id, m.call_count FROM loop_frames f JOIN loop_messages m ON m.frame = f.id AND m.id > ?"
+        " WHERE f.conversation = ? AND m.call_count > 0 AND (?3 IS NULL OR f.id = ?3) AND m.call_count >"
+        f" (SELECT count(*) FROM loop_calls k WHERE k.id {_OF_M})",
+        (run[0], conversation, frame),
+    ).fetchall()
+    found = []
+    for message, count in rows:
+        first = message * CALLS_A_MESSAGE
+        known = {
+            row[0] for row in c.execute("SELECT id FROM loop_calls WHERE id BETWEEN ? AND ?", (first, first + count))
+        }
+        found += [CallId(call) for call in range(first, first + count) if call not in known]
+    return found
+
+
+def _open_calls(c: Connection, conversation: ConversationId, frame: FrameId | None = None) -> list[tuple[CallId, str]]:
+    """Calls without a result and their state, in order; of one frame, when given."""
+    noted = c.execute(
+        "SELECT k.id, k.state FROM loop_calls k INDEXED BY loop_calls_open"
+        f" JOIN loop_messages m ON m.id = k.id / {CALLS_A_MESSAGE} JOIN loop_frames f ON f.id = m.frame"
+        " WHERE k.state IN ('running', 'awaiting') AND f.conversation = ? AND (?2 IS NULL OR f.id = ?2)",
+        (conversation, frame),
+    ).fetchall()
+    unnoted: list[tuple[CallId, str]] = [(call, "running") for call in _unnoted(c, conversation, frame)]
+    return sorted([*((CallId(call), state) for call, state in noted), *unnoted])
+
 
 _PATH = """WITH RECURSIVE path(id, parent) AS (
     SELECT id, parent FROM loop_messages WHERE id = :head
@@ -510,7 +606,7 @@ def _load(c: Connection, frame: FrameId) -> LoadedFrame | None:
         if covered is not None:
             checkpoint = _checkpoint(covered)
             rows = rows[1:]
-    return LoadedFrame(found, tuple(_messages(c, (r for r in rows if r[4] != "failed"))), checkpoint)
+    return LoadedFrame(found, tuple(_message(c, row) for row in rows if row[4] != "failed"), checkpoint)
 
 
 def _history(c: Connection, frame: FrameId, head: int | None, before: int | None, limit: int) -> HistoryPage:
@@ -523,53 +619,42 @@ def _history(c: Connection, frame: FrameId, head: int | None, before: int | None
     ).fetchall()
     more = len(rows) > limit
     rows = rows[1:] if more else rows
-    siblings: dict[int, list[MessageId]] = {}
-    for row in rows:
-        same = c.execute("SELECT id FROM loop_messages WHERE parent = ? ORDER BY id", (row[2],))
-        siblings[row[0]] = [MessageId(r[0]) for r in same]
-    items = tuple(HistoryItem(m, tuple(siblings[m.id])) for m in _messages(c, rows))
+    replies: dict[int | None, list[MessageId]] = {}
+    if rows:
+        # A sibling is younger than the parent it shares; index only.
+        oldest = rows[0][2] or 0
+        for message, parent in c.execute(
+            "SELECT id, parent FROM loop_messages WHERE frame = ? AND id > ? ORDER BY id", (frame, oldest)
+        ):
+            replies.setdefault(parent, []).append(MessageId(message))
+    items = tuple(HistoryItem(_message(c, row), tuple(replies[row[2]])) for row in rows)
+    shown = {item.message.id for item in items}
     covered = c.execute(f"SELECT {_CHECKPOINT} FROM loop_checkpoints WHERE frame = ? ORDER BY id", (frame,))
-    checkpoints = tuple(k for k in map(_checkpoint, covered) if k.covered_up_to in siblings)
+    checkpoints = tuple(k for k in map(_checkpoint, covered) if k.covered_up_to in shown)
     return HistoryPage(items, items[0].message.id if more and items else None, checkpoints)
 
 
 def _delete(c: Connection, conversation: ConversationId) -> None:
+    newest = c.execute("SELECT max(id) FROM loop_messages").fetchone()[0]
     for (frame,) in c.execute("SELECT id FROM loop_frames WHERE conversation = ?", (conversation,)).fetchall():
-        ids = [
-            row[0]
-            for row in c.execute(
-                "WITH RECURSIVE tree(id) AS (SELECT id FROM loop_messages WHERE parent = ?"
-                " UNION ALL SELECT m.id FROM tree JOIN loop_messages m ON m.parent = tree.id) SELECT id FROM tree",
-                (-frame,),
-            )
-        ]
-        for message in ids:
-            row = c.execute("SELECT first_call, call_count FROM loop_messages WHERE id = ?", (message,)).fetchone()
-            if row[1]:
-                _delete_rows(c, "loop_calls", range(row[0], row[0] + row[1]))
-        _delete_rows(c, "loop_messages", ids)
+        c.execute(
+            f"DELETE FROM loop_calls WHERE id IN (SELECT k.id FROM loop_messages m JOIN loop_calls k"
+            f" ON k.id {_OF_M} WHERE m.frame = ? AND m.call_count > 0)",
+            (frame,),
+        )
+        # Ids are one more than the newest, so the newest stays as an emptied row: no id is given twice.
+        c.execute(f"UPDATE loop_messages SET {_TOMBSTONE} WHERE id = ? AND frame = ?", (newest, frame))
+        c.execute("DELETE FROM loop_messages WHERE frame = ?", (frame,))
         for table in ("loop_drafts", "loop_checkpoints"):
             c.execute(f"DELETE FROM {table} WHERE frame = ?", (frame,))
     for table in ("loop_frames", "loop_queue", "loop_sends", "loop_runs"):
         c.execute(f"DELETE FROM {table} WHERE conversation = ?", (conversation,))
 
 
-_TOMBSTONE = {
-    "loop_messages": "frame = 0, parent = 0, content = '', reasoning = NULL, attachments = NULL, metadata = NULL,"
-    " replay = NULL, client_id = NULL, first_call = NULL, call_count = 0",
-    "loop_calls": "message = 0, name = '', state = 'done', arguments = '', effective = NULL, result = NULL,"
-    " media = NULL, extras = NULL",
-}
-
-
-def _delete_rows(c: Connection, table: str, ids: Iterable[int]) -> None:
-    """Delete rows, but leave the table's newest as an emptied one: ids are one more than the newest, never reused."""
-    newest = c.execute(f"SELECT max(id) FROM {table}").fetchone()[0]
-    for row in ids:
-        if row == newest:
-            c.execute(f"UPDATE {table} SET {_TOMBSTONE[table]} WHERE id = ?", (row,))
-        else:
-            c.execute(f"DELETE FROM {table} WHERE id = ?", (row,))
+_TOMBSTONE = (
+    "frame = 0, parent = NULL, content = '', reasoning = NULL, attachments = NULL, metadata = NULL, replay = NULL,"
+    " client_id = NULL, calls = NULL, call_count = 0"
+)
 
 
 class SqliteStore:
@@ -626,7 +711,7 @@ class SqliteStore:
         self, conversation: ConversationId, *, before: MessageId | None = None, limit: int = 50
     ) -> HistoryPage:
         def read(c: Connection) -> HistoryPage:
-            sql = "SELECT id, head FROM loop_frames WHERE conversation = ? AND depth = 0 LIMIT 1"
+            sql = f"SELECT id, {_HEAD} FROM loop_frames WHERE conversation = ? AND depth = 0 LIMIT 1"
             row = c.execute(sql, (conversation,)).fetchone()
             return _history(c, row[0], row[1], before, limit) if row else HistoryPage(())
 
@@ -634,7 +719,7 @@ class SqliteStore:
 
     async def frame_history(self, frame: FrameId, *, before: MessageId | None = None, limit: int = 50) -> HistoryPage:
         def read(c: Connection) -> HistoryPage:
-            row = c.execute("SELECT id, head FROM loop_frames WHERE id = ?", (frame,)).fetchone()
+            row = c.execute(f"SELECT id, {_HEAD} FROM loop_frames WHERE id = ?", (frame,)).fetchone()
             return _history(c, row[0], row[1], before, limit) if row else HistoryPage(())
 
         return await self.db.read(read)
@@ -642,26 +727,20 @@ class SqliteStore:
     async def message(self, message: MessageId) -> Message | None:
         def read(c: Connection) -> Message | None:
             sql = f"SELECT {_MESSAGE} FROM loop_messages WHERE id = ? AND frame > 0"
-            found = _messages(c, c.execute(sql, (message,)).fetchall())
-            return found[0] if found else None
+            row = c.execute(sql, (message,)).fetchone()
+            return _message(c, row) if row else None
 
         return await self.db.read(read)
 
     async def call(self, call: CallId) -> Call | None:
-        def read(c: Connection) -> Call | None:
-            row = c.execute(f"SELECT {_CALL} FROM loop_calls WHERE id = ? AND message > 0", (call,)).fetchone()
-            return _call(row) if row else None
-
-        return await self.db.read(read)
+        return await self.db.read(_one_call, call)
 
     async def frame_of_call(self, call: CallId) -> Frame | None:
         def read(c: Connection) -> Frame | None:
-            names = ", ".join(f"f.{name}" for name in _FRAME.split(", "))
-            row = c.execute(
-                f"SELECT {names} FROM loop_calls k JOIN loop_messages m ON m.id = k.message"
-                " JOIN loop_frames f ON f.id = m.frame WHERE k.id = ?",
-                (call,),
-            ).fetchone()
+            if _one_call(c, call) is None:
+                return None
+            sql = f"SELECT {_FRAME} FROM loop_frames WHERE id = (SELECT m.frame FROM loop_messages m WHERE m.id = ?)"
+            row = c.execute(sql, (call // CALLS_A_MESSAGE,)).fetchone()
             return _frame(row) if row else None
 
         return await self.db.read(read)
@@ -675,25 +754,24 @@ class SqliteStore:
 
     async def leaf(self, message: MessageId) -> MessageId:
         def read(c: Connection) -> MessageId:
-            at = message
-            while (
-                row := c.execute("SELECT max(id) FROM loop_messages WHERE parent = ?", (at,)).fetchone()[0]
-            ) is not None:
-                at = MessageId(row)
-            return at
+            newest: dict[int, int] = {}
+            for child, parent in c.execute(
+                "SELECT id, parent FROM loop_messages WHERE id > ?1"
+                " AND frame = (SELECT frame FROM loop_messages WHERE id = ?1) ORDER BY id",
+                (message,),
+            ):
+                newest[parent] = child
+            at: int = message
+            while at in newest:
+                at = newest[at]
+            return MessageId(at)
 
         return await self.db.read(read)
 
     async def open_calls(self, conversation: ConversationId) -> tuple[Call, ...]:
         def read(c: Connection) -> tuple[Call, ...]:
-            names = ", ".join(f"k.{name}" for name in _CALL.split(", "))
-            rows = c.execute(
-                f"SELECT {names} FROM loop_calls k JOIN loop_messages m ON m.id = k.message"
-                " JOIN loop_frames f ON f.id = m.frame"
-                " WHERE k.state IN ('running', 'awaiting') AND f.conversation = ? ORDER BY k.id",
-                (conversation,),
-            )
-            return tuple(map(_call, rows))
+            found = (_one_call(c, call) for call, _ in _open_calls(c, conversation))
+            return tuple(call for call in found if call is not None)
 
         return await self.db.read(read)
 
@@ -727,7 +805,7 @@ class SqliteStore:
                 "SELECT conversation FROM loop_runs UNION SELECT conversation FROM loop_queue"
                 " UNION SELECT conversation FROM loop_frames WHERE active = 1 AND depth > 0"
                 " UNION SELECT f.conversation FROM loop_drafts d JOIN loop_frames f ON f.id = d.frame"
-                " UNION SELECT f.conversation FROM loop_calls k JOIN loop_messages m ON m.id = k.message"
+                f" UNION SELECT f.conversation FROM loop_calls k JOIN loop_messages m ON m.id = k.id / {CALLS_A_MESSAGE}"
                 " JOIN loop_frames f ON f.id = m.frame WHERE k.state IN ('running', 'awaiting') ORDER BY 1"
             )
             return tuple(ConversationId(row[0]) for row in rows)

@@ -392,6 +392,8 @@ class UserContext:
 
     async def history(self, conversation: str, *, before: int | None, limit: int) -> tuple[list[dict[str, Any]], bool]:
         """(messages oldest first, whether older ones exist). The newest carries why its turn did not end well."""
+        if (settling := self._last.get(conversation)) is not None:
+            await asyncio.wait({settling})  # how the last turn ended is being stored
         row = await self.conversations.get(conversation)
         session = self.agent.session(conversation)
         page = await session.history(before=None if before is None else MessageId(before), limit=limit)

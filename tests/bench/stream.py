@@ -1,4 +1,4 @@
-"""What Skald adds to the time to first token, for one stream and for thirty at once, with storage on.
+"""What Skald adds to the time to first token, for one stream and for thirty at once (five users, six tabs each), with storage on.
 
 A local OpenAI-compatible server emits 200 tokens per answer. Each sample sends a message over HTTP and waits for the first
 ``token_delta`` on the WebSocket; the same is measured at the bare server; the difference of the medians is what Skald adds: at
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import secrets
 import statistics
@@ -27,6 +28,7 @@ from websockets.asyncio.client import connect
 from tests.support.server import PASSWORD, USERNAME, ServerProcess, add_fake_model
 
 TOKENS = 200
+OTHERS = ("bo", "cy", "di", "ed")
 BOUND_1 = 10.0
 BOUND_30 = 60.0
 
@@ -34,15 +36,16 @@ BOUND_30 = 60.0
 class Live:
     """One WebSocket that follows one conversation."""
 
-    def __init__(self, socket: Any, conversation: str) -> None:
+    def __init__(self, http: httpx.AsyncClient, socket: Any, conversation: str) -> None:
+        self.http = http
         self.socket = socket
         self.conversation = conversation
 
-    async def turn(self, http: httpx.AsyncClient) -> tuple[float, list[str]]:
+    async def turn(self) -> tuple[float, list[str]]:
         """Send a message; (seconds to the first token, all tokens)."""
         body = {"client_id": secrets.token_hex(8), "content": "count"}
         started = time.perf_counter()
-        posted = asyncio.create_task(http.post(f"/api/conversations/{self.conversation}/messages", json=body))
+        posted = asyncio.create_task(self.http.post(f"/api/conversations/{self.conversation}/messages", json=body))
         first = 0.0
         text: list[str] = []
         async for raw in self.socket:
@@ -68,19 +71,34 @@ async def bare(http: httpx.AsyncClient, url: str) -> float:
     return first
 
 
+async def open_streams(http: httpx.AsyncClient, server: ServerProcess, username: str, count: int) -> list[Live]:
+    """Sign a user in; ``count`` sockets, each following a conversation of its own, as so many open tabs would."""
+    (await http.post("/api/auth/login", json={"username": username, "password": PASSWORD})).raise_for_status()
+    headers = {"Cookie": f"skald_session={http.cookies['skald_session']}"}
+    address = "ws" + server.url.removeprefix("http") + "/api/ws"
+    lives = []
+    for _ in range(count):
+        conversation = (await http.post("/api/conversations", json={})).json()["id"]
+        socket = await connect(address, additional_headers=headers, max_size=None, max_queue=None, proxy=None)
+        await socket.send(json.dumps({"type": "subscribe", "conversation": conversation, "epoch": None, "after": None}))
+        while json.loads(await socket.recv())["type"] != "snapshot":
+            pass
+        lives.append(Live(http, socket, conversation))
+    return lives
+
+
 async def measure(server: ServerProcess, llm: str, rounds: int) -> dict[str, Any]:
-    async with httpx.AsyncClient(base_url=server.url, timeout=120, trust_env=False) as http:
-        (await http.post("/api/auth/login", json={"username": USERNAME, "password": PASSWORD})).raise_for_status()
-        cookie = f"skald_session={http.cookies['skald_session']}"
-        lives = []
-        for _ in range(30):
-            conversation = (await http.post("/api/conversations", json={})).json()["id"]
-            address = "ws" + server.url.removeprefix("http") + "/api/ws"
-            socket = await connect(address, additional_headers={"Cookie": cookie}, max_size=None, max_queue=None, proxy=None)
-            await socket.send(json.dumps({"type": "subscribe", "conversation": conversation, "epoch": None, "after": None}))
-            while json.loads(await socket.recv())["type"] != "snapshot":
-                pass
-            lives.append(Live(socket, conversation))
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def client(base_url: str) -> httpx.AsyncClient:
+            return await stack.enter_async_context(httpx.AsyncClient(base_url=base_url, timeout=120, trust_env=False))
+
+        http = await client("")
+        lives = [
+            live
+            for username in (USERNAME, *OTHERS)
+            for live in await open_streams(await client(server.url), server, username, 30 // (1 + len(OTHERS)))
+        ]
         expected = "".join(f"{n} " for n in range(1, TOKENS + 1))
         lost = 0
 
@@ -89,18 +107,18 @@ async def measure(server: ServerProcess, llm: str, rounds: int) -> dict[str, Any
             lost += "".join(tokens) != expected
 
         for live in lives[:3]:  # warm up
-            check((await live.turn(http))[1])
+            check((await live.turn())[1])
             await bare(http, llm)
         singles, bare_singles = [], []
         for n in range(rounds * 5):
-            first, tokens = await lives[n % 30].turn(http)
+            first, tokens = await lives[n % 30].turn()
             check(tokens)
             singles.append(first)
             bare_singles.append(await bare(http, llm))
         many, bare_many, rates = [], [], []
         for _ in range(rounds):
             started = time.perf_counter()
-            results = await asyncio.gather(*(live.turn(http) for live in lives))
+            results = await asyncio.gather(*(live.turn() for live in lives))
             rates.append(30 * TOKENS / (time.perf_counter() - started))
             for first, tokens in results:
                 check(tokens)
@@ -136,6 +154,8 @@ def main() -> int:
         with ServerProcess() as server:
             client = server.first_user()
             add_fake_model(client, llm)
+            for name in OTHERS:
+                client.post("/api/users", json={"username": name, "password": PASSWORD}).raise_for_status()
             client.close()
             result = asyncio.run(measure(server, llm, args.rounds))
     finally:

@@ -356,11 +356,11 @@ class World:
             self.models = [self.model("p1", "qwen2.5-coder:7b", "Qwen 2.5 Coder 7B"), self.model("p1", "llama3.2:3b", "Llama 3.2 3B", weak=True, health="degraded", last_error="The server closed the connection twice in ten minutes.")]
         for days, title in [(0, "Shopping for Sunday"), (0, "Fix the greeting script"), (1, "Letter to the landlord"), (3, "Sourdough plan"), (40, "Trip to the lakes")]:
             conversation = self.create(f"seed-{title}", title)
-            conversation.updated -= days * 86_400 + len(title)
             conversation.pinned = title == "Sourdough plan"
             conversation.unread = title == "Letter to the landlord"
             conversation.add("user", f"About: {title}")
             conversation.add("assistant", f"Here is what I think about *{title.lower()}*.")
+            conversation.updated -= days * 86_400 + len(title)
         if history:
             conversation = self.create("seed-history", f"{history} messages")
             for n in range(history // 2):

@@ -44,13 +44,17 @@ class FakeLlm:
     async def stop(self) -> None:
         if self._server is not None:
             self._server.close()
-            self._server.close_clients() if hasattr(self._server, "close_clients") else None
 
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, BrokenPipeError):
+        try:
             while await self._one(reader, writer):
                 pass
-        writer.close()
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            return  # the client went, or the test ends
+        finally:
+            writer.transport.abort()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
 
     async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")

@@ -43,7 +43,8 @@ class ServerProcess:
         command = [sys.executable, "-m", "skald_core", "serve", "--data", str(self.data), "--port", "0", "--no-input", *self._args]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
         ready = threading.Event()
-        threading.Thread(target=self._read, args=(self.process, ready), daemon=True).start()
+        self._reader = threading.Thread(target=self._read, args=(self.process, ready), daemon=True)
+        self._reader.start()
         if not ready.wait(timeout) or not self.url:
             self.kill()
             raise RuntimeError("the server did not start:\n" + "".join(self.output))
@@ -59,6 +60,7 @@ class ServerProcess:
             if found := re.search(r"ready at (http://\S+)", line):
                 self.url = found[1]
                 ready.set()
+        process.stdout.close()
         ready.set()
 
     def kill(self) -> None:
@@ -66,6 +68,7 @@ class ServerProcess:
         if self.process is not None:
             self.process.send_signal(signal.SIGKILL)
             self.process.wait(10)
+            self._reader.join(10)
 
     def stop(self) -> int:
         """SIGTERM; returns the exit status."""
@@ -73,7 +76,9 @@ class ServerProcess:
             return 0
         self.process.terminate()
         try:
-            return self.process.wait(20)
+            status = self.process.wait(20)
+            self._reader.join(10)
+            return status
         except subprocess.TimeoutExpired:
             self.kill()
             raise RuntimeError("the server did not stop within 20 s:\n" + "".join(self.output[-50:])) from None

@@ -125,6 +125,13 @@ export class SkaldApp extends SkElement {
     void this.updateComplete.then(() => this._chat?.focusComposer());
   }
 
+  /** A new chat beside the page. @private */
+  _newDocked() {
+    this._conversation = null;
+    this._chat?.reset();
+    void this.updateComplete.then(() => this._chat?.focusComposer());
+  }
+
   /** @private */
   _toggleSide() {
     if (NARROW.matches) this._drawer = !this._drawer;
@@ -182,12 +189,31 @@ export class SkaldApp extends SkElement {
     document.title = `${waiting}${name ? `${name} · ` : ""}Skald`;
   }
 
-  /** @param {Map<string, unknown>} changed */
-  updated(changed) {
+  updated() {
     this._documentTitle();
-    if (app.phase === "ready") this._settleRoute();
-    void changed;
+    if (app.phase !== "ready") return;
+    this._settleRoute();
+    this._remember();
   }
+
+  /** The dock opens with the chat that was open before a reload. @private */
+  _remember() {
+    const key = `skald.last.${app.me?.id}`;
+    try {
+      if (this._remembered !== key) {
+        this._remembered = key;
+        const last = sessionStorage.getItem(key);
+        if (last && this._conversation === null && currentRoute().name !== "chat") this._conversation = last;
+      }
+      if (this._conversation === null) sessionStorage.removeItem(key);
+      else sessionStorage.setItem(key, this._conversation);
+    } catch {
+      // no storage: the dock starts with a new chat
+    }
+  }
+
+  /** @private */
+  _remembered = "";
 
   /** @private @param {PointerEvent} event @param {"side" | "dock"} which */
   _drag(event, which) {
@@ -314,6 +340,9 @@ export class SkaldApp extends SkElement {
                 ? html`<button slot="end" class="btn plain icon" aria-label=${t("chat.new")} title=${t("chat.new")} @click=${this._newChat}><sk-icon name="pencil-square"></sk-icon></button>`
                 : nothing
               : html`<span slot="end" class="dock-acts">
+                  <button class="btn plain icon small" aria-label=${t("chat.new")} title=${t("chat.new")} @click=${() => this._newDocked()}>
+                    <sk-icon name="pencil-square"></sk-icon>
+                  </button>
                   <a class="btn plain icon small" href=${this._conversation === null ? "/" : `/c/${this._conversation}`} aria-label=${t("dock.expand")} title=${t("dock.expand")}>
                     <sk-icon name="arrows-angle-expand"></sk-icon>
                   </a>
@@ -356,9 +385,7 @@ export class SkaldApp extends SkElement {
     if (currentRoute().name === "chat") void navigate(id === null ? "/" : `/c/${id}`, { replace: true });
   }
 
-  /** @param {Map<string, unknown>} changed */
-  willUpdate(changed) {
-    void changed;
+  willUpdate() {
     // Widths are the person's own; set through the object model, since the CSP allows no style attributes.
     this.style.setProperty("--side-width", `${prefs.get("sideWidth")}px`);
     this.style.setProperty("--dock-width", `${prefs.get("dockWidth")}px`);

@@ -395,7 +395,7 @@ async def test_a_slow_server_does_not_hold_up_the_look(raw: RawServer) -> None:
     await mute.start()
     mute.answer(silent)
     raw.answer(slow_details)
-    found = await discover([mute.url, raw.url], within=0.3)
+    found = await discover([mute.url, raw.url], within=1.0)
     assert [(server.title, [model.id for model in server.models]) for server in found] == [("Ollama", ["m"])]
     never.set()
     await mute.stop()

@@ -415,6 +415,7 @@ LOADING = err("Loading model", type="unavailable_error")
         ("403 Forbidden", err("Region not supported"), AuthError, "It said: Region not supported"),
         ("404 Not Found", NO_SUCH_MODEL, ModelGoneError, "Choose another model"),
         ("404 Not Found", {"detail": "Not Found"}, ModelGoneError, "most end in /v1"),
+        ("404 Not Found", err("Tenant is gone"), ModelGoneError, "It said: Tenant is gone"),
         ("404 Not Found", HTML, ProtocolError, "web page, not the API"),
         ("404 Not Found", err("No endpoints found that support tool use"), ModelGoneError, "without tools"),
         ("200 OK", HTML, ProtocolError, "web page, not the API"),
@@ -563,6 +564,13 @@ async def test_nothing_listens(make: Make) -> None:
     error = await failing(make(f"http://127.0.0.1:{port}/v1"))
     assert type(error) is NetworkError
     assert str(error) == f"Nothing answers at http://127.0.0.1:{port}. Is the model server running?"
+
+
+@pytest.mark.parametrize("host", ["\u2603.invalid", "xn--a", "\u202eabc"])
+async def test_a_host_no_server_can_have(make: Make, host: str) -> None:
+    """Said when the first call finds it out, and never as an exception of a library."""
+    with pytest.raises(ConfigError, match="not a valid address"):
+        await collect(make(f"http://{host}/v1"), ask())
 
 
 async def test_an_unknown_host(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

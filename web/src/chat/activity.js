@@ -7,6 +7,7 @@ import { repeat } from "lit/directives/repeat.js";
 import { i18n, t, tt } from "../i18n/index.js";
 import { prefs } from "../core/prefs.js";
 import { SkElement } from "../ui/base.js";
+import { toolIcon } from "./tool-icon.js";
 import { reasoningSummary } from "./turns.js";
 import "../markdown/markdown.js";
 import "../ui/icon.js";
@@ -185,11 +186,11 @@ export class SkActivity extends SkElement {
     const diff = Array.isArray(changes) ? changes : /** @type {any} */ (call.display)?.diff ? [call.display] : [];
     return html`<li>
       <button class="step ${call.state}" aria-expanded=${open ? "true" : "false"} @click=${() => this._toggleStep(step.key)}>
-        <sk-icon name=${call.icon || "tool"}></sk-icon>
+        <sk-icon name=${toolIcon(call.icon)}></sk-icon>
         <span class="name" dir="auto">${this._name(call)}</span>
         <span class="what" dir="auto">${call.summary || call.path || ""}</span>
         <span class="time">${ms ? i18n.duration(ms) : nothing}</span>
-        <sk-icon class="state" name=${STATE_ICONS[call.state] ?? "tool"} .label=${t(`call.${call.state}`)}></sk-icon>
+        <sk-icon class="state" name=${STATE_ICONS[call.state] ?? "wrench"} .label=${t(`call.${call.state}`)}></sk-icon>
         <sk-icon class="chevron" name="chevron-down"></sk-icon>
       </button>
       ${open

@@ -7,6 +7,7 @@ import { api, ApiError } from "../api/index.js";
 import { i18n, t, tt } from "../i18n/index.js";
 import { SkElement, isEditing } from "../ui/base.js";
 import { describeError } from "../ui/states.js";
+import { toolIcon } from "./tool-icon.js";
 import "../ui/icon.js";
 import "./diff-view.js";
 
@@ -142,7 +143,7 @@ export class SkApproval extends SkElement {
     const thing = changes.length ? "" : request.path || "";
     return html`<article tabindex="-1" aria-labelledby="who" aria-keyshortcuts="A D">
       <header>
-        <sk-icon name=${request.icon || "tool"}></sk-icon>
+        <sk-icon name=${toolIcon(request.icon)}></sk-icon>
         <h3 id="who"><span class="agent" dir="auto">${request.agent || t("approval.assistant")}</span> ${t("approval.asks")} <span dir="auto">${tt(request.title) || request.tool}</span></h3>
         ${risk === "high" ? html`<span class="chip fail"><sk-icon name="exclamation-triangle"></sk-icon>${t("approval.risk_high")}</span>` : nothing}
       </header>

@@ -59,6 +59,7 @@ export class SkChat extends SkElement {
     /** @private */ this._watch = new Watch(this, this.model, ["change", "snapshot", "started", "finished"], (event) => this._heard(event));
     new Watch(this, app);
     new Watch(this, app.models);
+    new Watch(this, app.conversations, ["change"], () => this._markRead());
     this.addEventListener("sk-turn-act", (event) => void this._turnAct(/** @type {CustomEvent} */ (event)));
     /** @private */ this._watchOutbox = new Watch(this, null);
     /** @private */ this._created = (/** @type {Event} */ event) => {
@@ -66,6 +67,7 @@ export class SkChat extends SkElement {
       if (this.conversationId !== null || client_id !== this._newId) return;
       this._adopt(String(info.id));
     };
+    /** @private */ this._seen = () => this._markRead();
     /** @private */ this._gone = (/** @type {Event} */ event) => {
       if (/** @type {CustomEvent} */ (event).detail !== this.conversationId) return;
       this.reset();
@@ -77,12 +79,14 @@ export class SkChat extends SkElement {
     super.connectedCallback();
     app.addEventListener("conversation-created", this._created);
     app.addEventListener("conversation-gone", this._gone);
+    document.addEventListener("visibilitychange", this._seen);
   }
 
   disconnectedCallback() {
     super.disconnectedCallback();
     app.removeEventListener("conversation-created", this._created);
     app.removeEventListener("conversation-gone", this._gone);
+    document.removeEventListener("visibilitychange", this._seen);
     this._resize?.disconnect();
   }
 
@@ -161,8 +165,9 @@ export class SkChat extends SkElement {
 
   /** @private */
   _markRead() {
-    const { info } = this.model;
-    if (!info?.unread || !this.active || document.visibilityState !== "visible" || this.model.id === null) return;
+    if (this.model.id === null || !this.active || document.visibilityState !== "visible") return;
+    const info = app.conversations.find(String(this.model.id)) ?? this.model.info;
+    if (!info?.unread) return;
     this.model.info = { ...info, unread: false };
     app.conversations.upsert(this.model.info);
     api.patch(`/api/conversations/${this.model.id}`, { read: true }).catch(() => undefined);
@@ -476,28 +481,31 @@ export class SkChat extends SkElement {
         </div>
       </div>`;
     }
-    const samples = ["hello.sample1", "hello.sample2", "hello.sample3"];
     return html`<div class="hello">
       <h1>${t("hello.title", { name: app.me?.display_name ?? "" })}</h1>
       <p class="soft">${t("hello.text")}</p>
-      <ul class="samples">
-        ${samples.map(
-          (key) =>
-            html`<li>
-              <button
-                @click=${() => {
-                  const composer = this._composer;
-                  if (!composer) return;
-                  composer.value = t(key);
-                  composer.focus();
-                }}
-              >
-                ${t(key)}
-              </button>
-            </li>`,
-        )}
-      </ul>
     </div>`;
+  }
+
+  /** @private things to begin with */
+  _samples() {
+    return html`<ul class="samples">
+      ${["hello.sample1", "hello.sample2", "hello.sample3"].map(
+        (key) =>
+          html`<li>
+            <button
+              @click=${() => {
+                const composer = this._composer;
+                if (!composer) return;
+                composer.value = t(key);
+                composer.focus();
+              }}
+            >
+              ${t(key)}
+            </button>
+          </li>`,
+      )}
+    </ul>`;
   }
 
   /** @private @param {import("./outbox.js").Entry} entry */
@@ -536,8 +544,9 @@ export class SkChat extends SkElement {
     const empty = model.loaded && !turns.length && !inThread.length && !model.problem;
     const running = model.running || entries.some((e) => e.state === "acked");
     const noModel = app.models.data !== null && !app.models.data.some((m) => m.enabled);
+    this.toggleAttribute("empty", empty);
     return html`${this._header()}
-      <div class="scroller ${empty ? "empty" : ""}" tabindex="-1">
+      <div class="scroller" tabindex="-1">
         <div class="column" role="log" aria-live="off" aria-label=${t("chat.log")}>
           ${model.problem
             ? html`<sk-empty icon="chat-square-dots" .text=${model.problem.code === "not_found" ? t("chat.not_found") : model.problem.detail}>
@@ -604,6 +613,7 @@ export class SkChat extends SkElement {
           ${this._trust()}
         </div>
       </div>
+      <div class="below">${empty && !noModel ? this._samples() : nothing}</div>
       <div class="sr" role="status" aria-live="polite">${this._said}</div>`;
   }
 
@@ -639,8 +649,8 @@ export class SkChat extends SkElement {
     ...SkElement.styles,
     css`
       :host {
-        display: grid;
-        grid-template: auto minmax(0, 1fr) auto / minmax(0, 1fr);
+        display: flex;
+        flex-direction: column;
         block-size: 100%;
         min-inline-size: 0;
         background: var(--ground);
@@ -669,6 +679,8 @@ export class SkChat extends SkElement {
         max-inline-size: 28rem;
       }
       .scroller {
+        flex: 1 1 0;
+        min-block-size: 0;
         overflow-y: auto;
         overflow-x: hidden;
         overscroll-behavior: contain;
@@ -682,9 +694,29 @@ export class SkChat extends SkElement {
         min-block-size: 100%;
         display: flow-root;
       }
-      .scroller.empty .column {
+      /* A new chat: the composer stands in the middle, under the greeting; on small screens it stays within reach below. */
+      :host([empty]) .column {
         display: grid;
+        align-content: end;
+        padding-block-end: var(--s6);
+      }
+      .below {
+        padding-inline: var(--s4);
+      }
+      :host([empty]:not([docked])) .below {
+        flex: 1.15 1 0;
+        min-block-size: 0;
+        overflow-y: auto;
+      }
+      :host([empty][docked]) .column {
         align-content: center;
+      }
+      :host([empty][docked]) .below {
+        order: 1;
+        padding-block-end: var(--s3);
+      }
+      :host([empty][docked]) .foot {
+        order: 2;
       }
       .older {
         text-align: center;
@@ -796,7 +828,6 @@ export class SkChat extends SkElement {
         color: var(--fail);
       }
       .hello {
-        padding-block: var(--s8);
         text-align: center;
       }
       .hello h1 {
@@ -806,15 +837,23 @@ export class SkChat extends SkElement {
         letter-spacing: -0.015em;
         margin-block-end: var(--s2);
       }
+      :host([docked]) .hello h1 {
+        font-size: var(--size-l);
+      }
+      :host([docked]) .hello p {
+        font-size: var(--size-s);
+      }
       .samples {
         list-style: none;
         display: grid;
         grid-template-columns: repeat(auto-fit, minmax(13rem, 1fr));
         gap: var(--s2);
-        margin: var(--s8) 0 0;
+        max-inline-size: var(--column);
+        margin: var(--s5) auto 0;
         padding: 0;
       }
       .samples button {
+        display: block;
         inline-size: 100%;
         block-size: 100%;
         padding: var(--s3) var(--s4);
@@ -861,6 +900,24 @@ export class SkChat extends SkElement {
         }
         .foot {
           padding-inline: var(--s2);
+        }
+        :host([empty]:not([docked])) .column {
+          align-content: center;
+        }
+        :host([empty]:not([docked])) .below {
+          order: 1;
+          flex: none;
+          padding: 0 var(--s2) var(--s3);
+        }
+        :host([empty]:not([docked])) .foot {
+          order: 2;
+        }
+        .samples {
+          grid-template-columns: none;
+          gap: var(--s1);
+        }
+        .samples button {
+          min-block-size: 2.75rem;
         }
       }
     `,

@@ -183,9 +183,8 @@ export class SkComposer extends SkElement {
         cursor: text;
         transition: border-color var(--quick) var(--ease);
       }
-      .box:focus-within {
+      .box:has(textarea:focus-visible) {
         border-color: var(--focus);
-        outline: 1px solid var(--focus);
       }
       textarea {
         display: block;

@@ -61,7 +61,7 @@ export class SkDiff extends SkElement {
       }
       .scroll {
         overflow: auto;
-        max-block-size: 28rem;
+        max-block-size: min(38rem, 70dvh);
         border: 1px solid var(--line);
         border-radius: var(--radius-s);
         background: var(--surface);

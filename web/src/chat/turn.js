@@ -315,8 +315,7 @@ export class SkTurn extends SkElement {
         display: flex;
         flex-direction: column;
         align-items: flex-end;
-        gap: var(--s1);
-        margin-block-end: var(--s2);
+        gap: 2px;
       }
       .bubble {
         max-inline-size: min(85%, 36rem);

@@ -16,6 +16,7 @@ import { Resource } from "./watch.js";
 const PAGE = 40;
 const HISTORY_PAGE = 50;
 const KEEP_OPEN = 4;
+const UNREACHABLE_RETRY_MS = 3000;
 
 /** The conversations of the side bar, a page at a time, kept current by events. Fires `change`. */
 class ConversationList extends EventTarget {
@@ -144,6 +145,8 @@ class AppState extends EventTarget {
     } catch (error) {
       if (error instanceof ApiError && error.status === 401) return this._phase("login");
       this._phase("unreachable");
+      // The page mends itself when the server is back.
+      setTimeout(() => this.phase === "unreachable" && this.start(), UNREACHABLE_RETRY_MS);
     }
   }
 

@@ -9,6 +9,8 @@ const TAGS = [
   "mark", "ol", "p", "pre", "s", "small", "span", "strong", "sub", "sup", "table", "tbody", "td", "th", "thead", "tr", "u", "ul",
 ]; // prettier-ignore
 const ATTRIBUTES = ["align", "class", "data-act", "data-lang", "href", "rel", "start", "tabindex", "target", "title", "type"];
+/** Attributes that hold no address: the rule for links does not apply to them. */
+const PLAIN = ATTRIBUTES.filter((name) => name !== "href");
 const CLASSES = /^(?:code|code-head|table|check|image-link|image-text)$/;
 const LINKS = /^(?:https?:|mailto:|tel:|\/(?!\/)|#)/i;
 
@@ -42,6 +44,7 @@ export function createSanitiser(window) {
       ALLOWED_TAGS: TAGS,
       ALLOWED_ATTR: ATTRIBUTES,
       ALLOWED_URI_REGEXP: LINKS,
+      ADD_URI_SAFE_ATTR: PLAIN,
       ALLOW_DATA_ATTR: false,
       ALLOW_ARIA_ATTR: false,
       RETURN_DOM_FRAGMENT: true,

@@ -502,6 +502,12 @@ export class SkModelsPage extends SkElement {
         color: var(--text-faint);
         margin-inline-start: calc(-1 * var(--s2));
       }
+      @media (pointer: coarse) {
+        /* Dragging needs a mouse; the menu moves rows by touch. */
+        .handle {
+          display: none;
+        }
+      }
       .what {
         flex: 1;
         min-inline-size: 0;

@@ -69,6 +69,15 @@ const look = css`
     gap: var(--s1);
     font-size: var(--size-s);
   }
+  .locales .btn {
+    font-weight: 400;
+    color: var(--text-soft);
+  }
+  .locales .btn[aria-pressed="true"] {
+    background: var(--tint);
+    color: var(--text);
+    font-weight: 550;
+  }
   fieldset {
     margin: 0;
     padding: 0;
@@ -136,7 +145,7 @@ function locales() {
     ${Object.entries(LOCALE_NAMES).map(
       ([code, name]) =>
         html`<button class="btn plain small" lang=${code} aria-pressed=${i18n.locale === code ? "true" : "false"} type="button" @click=${() => setLocale(code)}>
-          ${i18n.locale === code ? html`<strong>${name}</strong>` : name}
+          ${name}
         </button>`,
     )}
   </div>`;

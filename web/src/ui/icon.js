@@ -6,22 +6,6 @@ import { SkElement } from "./base.js";
 
 const NS = "http://www.w3.org/2000/svg";
 
-/** What tools and plugins call things → a Bootstrap icon. */
-const MEANINGS = /** @type {Record<string, string>} */ ({
-  edit: "pencil",
-  write: "file-earmark-plus",
-  read: "file-earmark-text",
-  list: "folder2-open",
-  outline: "list-nested",
-  shell: "terminal",
-  subagent: "robot",
-  config: "sliders",
-  introspection: "info-circle",
-  mcp: "plug",
-  file: "file-earmark",
-  tool: "wrench",
-});
-
 /** @type {Map<string, Promise<[string, Record<string, string>][] | null>>} */
 const loading = new Map();
 
@@ -64,12 +48,11 @@ export class SkIcon extends SkElement {
 
   /** @private */
   async _resolve() {
-    const wanted = this.name;
-    const name = MEANINGS[wanted] ?? wanted;
+    const { name } = this;
     const known = core[name];
     if (known) return this._draw(known);
     const loaded = await load(name);
-    if (wanted === this.name) this._draw(loaded ?? core.puzzle);
+    if (name === this.name) this._draw(loaded ?? core.puzzle);
   }
 
   /** @private @param {[string, Record<string, string>][]} shapes */

@@ -36,14 +36,14 @@ def main() -> None:
     try:
         import xllamacpp
     except ImportError as error:
-        print(error, file=sys.stderr, flush=True)
+        sys.stderr.write(f"{error}\n")
         _tell(out, event="failed", code="runtime_missing")
         os._exit(3)
     log = _LogTail()
     try:
         server = xllamacpp.Server(_params(xllamacpp, settings))
     except (RuntimeError, MemoryError, ValueError) as error:
-        print(error, file=sys.stderr, flush=True)
+        sys.stderr.write(f"{error}\n")
         _tell(out, event="failed", code=log.cause())
         os._exit(4)
     port = int(server.listening_address.rsplit(":", 1)[1])
@@ -124,7 +124,8 @@ def _own_stdout() -> TextIO:
 
 
 def _tell(out: TextIO, **event: object) -> None:
-    print(json.dumps(event), file=out, flush=True)
+    out.write(json.dumps(event) + "\n")
+    out.flush()
 
 
 def _watch_parent() -> None:

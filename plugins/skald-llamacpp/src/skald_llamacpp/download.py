@@ -95,9 +95,9 @@ class Download:
             raise DownloadError("cannot_write", path=str(self._partial.parent), reason=error.strerror or "") from None
 
     async def _run(self) -> Path:
-        self._tell("starting", 0)
         await in_thread(lambda: self._target.parent.mkdir(parents=True, exist_ok=True))
         partial = await in_thread(lambda: PartialFile(self._partial, self._spec))
+        self._tell("starting", partial.offset)
         try:
             free = await in_thread(lambda: self._free(self._partial.parent))
             if not partial.complete() and free < space_needed(self._spec, partial.offset):
@@ -128,6 +128,12 @@ class Download:
                 except WrongBytes:
                     problems.append(f"{source.name}: the bytes are not those of the index")
                     wrong = True
+                    waiting.popleft()
+                    continue
+                except OSError:
+                    raise  # the disk
+                except Exception as error:  # noqa: BLE001 -- one source's surprise must not hide the next source
+                    problems.append(f"{source.name}: {type(error).__name__}: {error}")
                     waiting.popleft()
                     continue
             try:

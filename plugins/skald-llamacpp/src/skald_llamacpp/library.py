@@ -247,7 +247,7 @@ class Library:
         known = self._known.get(model)
         if known is None:
             raise LibraryError("unknown_model", model=model)
-        if not Path(known.path).is_file():
+        if not await in_thread(lambda: self._is_here(model)):
             raise LibraryError("file_gone", path=known.path)
         await self._offer(known)
         self._warm(model)
@@ -285,18 +285,7 @@ class Library:
 
     async def add_path(self, text: str) -> str:
         """Offer a GGUF file that is on this machine; returns the model's id. Raises LibraryError."""
-        path = Path(text.strip()).expanduser()
-        if not text.strip() or "\0" in text or not path.is_absolute():
-            raise LibraryError("path_not_absolute", path=text.strip().replace("\0", ""))
-        try:
-            path = await in_thread(path.resolve)
-            if not path.is_file():
-                raise LibraryError("file_gone", path=str(path))
-            info = await in_thread(lambda: read_gguf(path))
-        except GgufError as error:
-            raise LibraryError(error.code, **error.values) from None
-        except OSError as error:
-            raise LibraryError("cannot_read", path=str(path), reason=error.strerror or "") from None
+        path, info = await in_thread(lambda: _read_model(text))
         for known in self._known.values():
             if Path(known.path) == path:
                 await self.use(known.id)
@@ -430,6 +419,23 @@ class Library:
 
     def _server_changed(self, server: ModelServer) -> None:
         self._tell(server.settings.alias)
+
+
+def _read_model(text: str) -> tuple[Path, GgufInfo]:
+    """The file a person named. Raises LibraryError with the reason it cannot be used."""
+    name = text.strip()
+    path = Path(name)
+    if "\0" in name or not path.is_absolute():
+        raise LibraryError("path_not_absolute", path=name.replace("\0", ""))
+    try:
+        path = path.resolve()
+        if not path.is_file():
+            raise LibraryError("file_gone", path=name)
+        return path, read_gguf(path)
+    except GgufError as error:
+        raise LibraryError(error.code, **error.values) from None
+    except OSError as error:
+        raise LibraryError("cannot_read", path=name, reason=error.strerror or "") from None
 
 
 def _context(known: Known, config: Config) -> int:

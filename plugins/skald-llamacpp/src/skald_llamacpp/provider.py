@@ -94,7 +94,7 @@ class LocalProvider:
                                 yield event
                         return
                     except NetworkError as error:
-                        if shown or last or server.alive(endpoint):
+                        if shown or last or not await server.ended(endpoint):
                             raise
                         self._ctx.log.warning("the process of %s ended during a call: %s", request.model, error)
             except ServerFailure as failure:

@@ -129,8 +129,10 @@ class ModelServer:
         async with self._lock:
             if self._stopping:
                 raise ServerFailure("stopped")
-            if self.endpoint is not None and self._alive():
-                return self.endpoint
+            if self.endpoint is not None:
+                if self._alive():
+                    return self.endpoint
+                self._died()
             if self.failure is not None and time.monotonic() < self._retry_at:
                 raise self.failure
             return await self._start()
@@ -138,6 +140,17 @@ class ModelServer:
     def alive(self, endpoint: Endpoint) -> bool:
         """Is this very child still up?"""
         return self.endpoint == endpoint and self._alive()
+
+    async def ended(self, endpoint: Endpoint) -> bool:
+        """Did this very child end? A connection breaks a moment before the system reports the end of its process."""
+        process = self._process
+        if process is not None and self.alive(endpoint):
+            try:
+                async with asyncio.timeout(0.5):
+                    await process.wait()
+            except TimeoutError:
+                return False
+        return True
 
     async def stop(self) -> None:
         """End the child and everything that would start it again; a start under way fails. Safe to call twice."""
@@ -194,7 +207,7 @@ class ModelServer:
         return delay
 
     async def _launch(self) -> Endpoint:
-        if not Path(self.settings.path).is_file():
+        if not await asyncio.to_thread(Path(self.settings.path).is_file):
             raise ServerFailure("file_gone", path=self.settings.path)
         key = secrets.token_urlsafe(32)
         process = await asyncio.create_subprocess_exec(
@@ -239,12 +252,10 @@ class ModelServer:
         """Wait for the child's end. One that was not asked for is a crash: start again, later each time."""
         process = self._process
         assert process is not None
-        status = await process.wait()
-        self.endpoint = None
-        if time.monotonic() - self._started_at > _STEADY:
-            self._deaths = 0
-        code = _cause_of_death(status)
-        delay = self._failed(ServerFailure(code, path=self.settings.path, log=str(self._log.path)))
+        await process.wait()
+        if self._process is not process:
+            return  # a message was quicker to notice, and started another
+        delay = self._died()
         while self._deaths <= len(_BACKOFF):
             await self._sleep(delay)
             async with self._lock:
@@ -255,6 +266,15 @@ class ModelServer:
                     return
                 except ServerFailure:
                     delay = _BACKOFF[min(self._deaths, len(_BACKOFF)) - 1]
+
+    def _died(self) -> float:
+        """Note that the child ended by itself; returns the seconds to wait before the next try."""
+        process, self._process, self.endpoint = self._process, None, None
+        if time.monotonic() - self._started_at > _STEADY:
+            self._deaths = 0
+        status = process.returncode if process is not None else None
+        code = "crashed" if status is None else _cause_of_death(status)
+        return self._failed(ServerFailure(code, path=self.settings.path, log=str(self._log.path)))
 
     async def _end(self) -> None:
         """Close the child's pipe, which ends it, and kill one that does not listen."""

