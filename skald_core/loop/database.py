@@ -19,7 +19,7 @@ from sqlcipher3 import dbapi2 as sqlite
 
 from skald_core.loop.errors import LoopError
 
-__all__ = ("Connection", "Cursor", "Database", "DatabaseClosed", "DatabaseError", "DiskFull", "WrongKey")
+__all__ = ("Connection", "Cursor", "Database", "DatabaseClosed", "DatabaseError", "DiskFull", "Written", "WrongKey")
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -54,13 +54,29 @@ class DatabaseClosed(DatabaseError):
     kind = "database_closed"
 
 
-class _Job:
-    __slots__ = ("error", "fn", "future", "loop", "value")
+class Written(asyncio.Future[T]):
+    """The future of a write. It cannot be cancelled: who is stopped while waiting for it wakes up when it is done."""
 
-    def __init__(self, fn: Callable[[Connection], Any], loop: asyncio.AbstractEventLoop) -> None:
+    def cancel(self, msg: Any = None) -> bool:
+        return False
+
+
+class _Job:
+    __slots__ = ("args", "error", "fn", "future", "kwargs", "loop", "value")
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        args: Any,
+        kwargs: Any,
+        loop: asyncio.AbstractEventLoop,
+        future: asyncio.Future[Any],
+    ) -> None:
         self.fn = fn
+        self.args = args
+        self.kwargs = kwargs
         self.loop = loop
-        self.future: asyncio.Future[Any] = loop.create_future()
+        self.future = future
         self.value: Any = None
         self.error: BaseException | None = None
 
@@ -188,7 +204,7 @@ class Database:
 
     def _run(self, connection: Connection, job: _Job) -> None:
         try:
-            job.value = job.fn(connection)
+            job.value = job.fn(connection, *job.args, **job.kwargs)
         except BaseException as error:  # noqa: BLE001 -- handed to the waiter
             job.error = _translate(error, self.path)
 
@@ -207,11 +223,12 @@ class Database:
         """Run ``fn(connection, *args)`` in a transaction; returns after the commit. Cancelling the wait does not undo it."""
         return await asyncio.shield(self.submit(fn, *args, **kwargs))
 
-    def submit(
-        self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
-    ) -> asyncio.Future[T]:
-        """Queue a write without waiting; the future is done after the commit. Await it through ``asyncio.shield``."""
-        return self._submit(self._jobs, fn, *args, **kwargs).future
+    def submit(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> Written[T]:
+        """Queue a write without waiting; the future is done after the commit, and not to be cancelled before."""
+        loop = asyncio.get_running_loop()
+        future: Written[T] = Written(loop=loop)
+        self._put(self._jobs, _Job(fn, args, kwargs, loop, future))
+        return future
 
     # -- readers ---------------------------------------------------------------------------------------------------
 
@@ -222,7 +239,7 @@ class Database:
                 if connection is None:
                     connection = self._connect()
                     connection.execute("PRAGMA query_only=ON")
-                job.value = job.fn(connection)
+                job.value = job.fn(connection, *job.args, **job.kwargs)
             except BaseException as error:  # noqa: BLE001 -- handed to the waiter
                 job.error = _translate(error, self.path)
             self._deliver([job])
@@ -231,25 +248,26 @@ class Database:
 
     async def read(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run ``fn(connection, *args)`` on a read-only connection."""
+        if self._started_readers < self._readers:
+            self._start_reader()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        self._put(self._reads, _Job(fn, args, kwargs, loop, future))
+        return await future
+
+    def _start_reader(self) -> None:
         with self._lock:
             if self._started_readers < self._readers and not self._closed:
                 self._started_readers += 1
                 thread = threading.Thread(target=self._read_loop, name=f"db-read-{self.path.stem}", daemon=True)
                 self._threads.append(thread)
                 thread.start()
-        job = self._submit(self._reads, fn, *args, **kwargs)
-        value: T = await asyncio.shield(job.future)
-        return value
 
-    def _submit(
-        self, target: queue.SimpleQueue[_Job | None], fn: Callable[..., Any], *args: Any, **kwargs: Any
-    ) -> _Job:
-        job = _Job((lambda c: fn(c, *args, **kwargs)) if args or kwargs else fn, asyncio.get_running_loop())
+    def _put(self, target: queue.SimpleQueue[_Job | None], job: _Job) -> None:
         with self._lock:
             if self._closed:
                 raise DatabaseClosed(f"the database {self.path.name!r} is closed; sign in again to open it")
             target.put(job)
-        return job
 
     async def close(self) -> None:
         """Commit what is queued and close every connection. Idempotent."""

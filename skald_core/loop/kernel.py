@@ -58,6 +58,7 @@ from skald_core.loop.ops import (
     CloseRun,
     DeleteQueued,
     Dequeue,
+    HoldQueue,
     NewCall,
     Op,
     OpenFrame,
@@ -719,7 +720,7 @@ class FrameRun:
         ops: list[Op] = [SettleCalls(self._frame.id, "cancelled", text, "cancelled", False, at)]
         if self._root:
             # In one batch: a crash in between must not take up again what a person stopped.
-            ops.append(CloseRun(self._frame.conversation))
+            ops += [HoldQueue(self._frame.conversation), CloseRun(self._frame.conversation)]
         settled = (await self._commit.commit(*ops))[0]
         for call_id in settled.settled:
             call = await self._services.store.call(call_id)
@@ -750,7 +751,7 @@ class FrameRun:
                     AppendMessage(frame.id, "assistant", "", status="failed", metadata=about, at=self._services.clock())
                 )
         if self._root:
-            ops.append(CloseRun(frame.conversation))
+            ops += [HoldQueue(frame.conversation), CloseRun(frame.conversation)]
         try:
             await self._commit.commit(*ops)
         except LoopError:

@@ -6,14 +6,14 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 import msgspec
 
 from skald_core.loop.errors import AbortError, ConfigError, HookError, LoopError
 from skald_core.loop.events import ErrorEvent, QueueChangedEvent, ResultEvent, UserEvent
-from skald_core.loop.hooks import Block, Prompt
+from skald_core.loop.hooks import Block, NoHooks, Prompt
 from skald_core.loop.kernel import FrameRun, ask_prompt_hook, refuse, user_event
 from skald_core.loop.ops import (
     AppendMessage,
@@ -23,6 +23,8 @@ from skald_core.loop.ops import (
     Dequeue,
     EditQueued,
     Enqueue,
+    HoldQueue,
+    LoadFrame,
     Op,
     OpenFrame,
     OpenRun,
@@ -38,6 +40,9 @@ from skald_core.loop.types import Attachment, ConversationId, FrameId, MessageId
 __all__ = ("FromQueue", "Opening", "Prompted", "Resumed", "Runner", "Sent", "new_run_id")
 
 log = logging.getLogger(__name__)
+
+
+_REMEMBERED = 10_000
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -83,11 +88,13 @@ def new_run_id() -> str:
 class _Active:
     """A claimed conversation."""
 
-    __slots__ = ("begun", "frame", "idle", "poked", "task", "turn")
+    __slots__ = ("begun", "frame", "idle", "poked", "refused", "task", "turn", "waits")
 
     def __init__(self) -> None:
         self.begun = False
         self.poked = False  # input was queued since the driver last looked
+        self.waits = False  # input waited when the driver last looked
+        self.refused = False  # a hook refused the queued input the turn was to begin with
         self.task: asyncio.Task[None] | None = None
         self.turn: TurnState | None = None
         self.frame = FrameId(0)
@@ -101,8 +108,31 @@ class Runner:
         self._services = services
         self._hub = hub
         self._active: dict[ConversationId, _Active] = {}
+        # Conversations are well formed once recover() has been through, but for those it failed on; without it each is
+        # looked at before its first turn here.
+        self._recovered = False
+        self._broken: set[ConversationId] = set()
         self._seen: set[ConversationId] = set()
         self.closed = False
+
+    def recovered(self, failed: Iterable[ConversationId]) -> None:
+        """Every conversation but ``failed`` is well formed now."""
+        self._recovered = True
+        self._broken = set(failed)
+        self._seen.clear()
+
+    def _doubtful(self, conversation: ConversationId) -> bool:
+        """Whether what a crash left may still be in this conversation; asked once, right before it is repaired."""
+        if self._recovered:
+            found = conversation in self._broken
+            self._broken.discard(conversation)
+            return found
+        if conversation in self._seen:
+            return False
+        if len(self._seen) >= _REMEMBERED:
+            self._seen.clear()  # looking again costs two reads and changes nothing
+        self._seen.add(conversation)
+        return True
 
     def running(self, conversation: ConversationId) -> bool:
         return conversation in self._active
@@ -218,10 +248,12 @@ class Runner:
 
     # -- the queue ---------------------------------------------------------------------------------------------------
 
-    async def queue_changed(self, conversation: ConversationId) -> None:
+    async def queue_changed(self, conversation: ConversationId, frame: FrameId | None = None) -> None:
         items = await self._services.store.queued(conversation)
-        root = await self._services.store.root(conversation)
-        self._hub.emit(QueueChangedEvent(conversation, root.id if root else FrameId(0), items))
+        if frame is None:
+            root = await self._services.store.root(conversation)
+            frame = root.id if root else FrameId(0)
+        self._hub.emit(QueueChangedEvent(conversation, frame, items))
 
     async def enqueue(self, op: Enqueue) -> Sent:
         (stored,) = await asyncio.shield(asyncio.ensure_future(self._services.store.apply([op])))
@@ -256,9 +288,9 @@ class Runner:
                     opening = await self._behind_queue(conversation, opening, opened)
                 ended = await self._turn(conversation, active, opening, profile, run_id, pin, opened)
                 # After a stop or a failure what waits is held: it goes on with the next message or Session.run_queue.
-                going = ended is None or active.turn.refused or ended.subtype in ("success", "interrupted")
+                going = ended is None or active.refused or ended.subtype in ("success", "interrupted")
+                going = going and (active.waits or active.poked)
                 opening, run_id, pin = None, new_run_id(), None
-                going = going and (active.waiting or active.poked)
                 active.turn = None
                 if not going:
                     self._release(conversation, active)  # who reads the result may begin the next turn at once
@@ -304,6 +336,7 @@ class Runner:
         if turn is None or turn.run_id != run_id:
             turn = active.turn = TurnState(conversation, run_id, self._services.clock())
         active.frame = FrameId(0)
+        active.poked = active.waits = active.refused = False
         run: FrameRun | None = None
         timer: asyncio.TimerHandle | None = None
         committer = Committer(self._services.store, turn.token)
@@ -342,7 +375,10 @@ class Runner:
                 timer.cancel()
         if outcome.kind != "aborted" or run is None:
             try:
-                await committer.commit(CloseRun(conversation))
+                held = outcome.kind == "error" and not active.refused
+                ops: list[Op] = [HoldQueue(conversation)] if held else []
+                active.poked = False
+                active.waits = (await committer.commit(*ops, CloseRun(conversation)))[-1].queued
             except LoopError:
                 log.exception("conversation %s: the end of a turn could not be stored", conversation)
         await self._end_steering(conversation, turn)
@@ -379,27 +415,28 @@ class Runner:
             ops.append(_message_op(opening, context, at))
         else:
             ops += opening.ops
-        if conversation not in self._seen:
+        if self._doubtful(conversation):
             ops[1:1] = await self._repairs(conversation, resumed=isinstance(opening, Resumed))
-            self._seen.add(conversation)
-        stored = await committer.commit(*ops, open_run)
+        stored = await committer.commit(*ops, open_run, LoadFrame())
         active.frame = FrameId(stored[0].id)
-        said = stored[-2]
-        if isinstance(opening, Prompted) and said.existing:
+        said, loaded = stored[-3], stored[-1].loaded
+        if isinstance(opening, Prompted) and (said.existing or said.queued):
             if not opened.done():
-                known = Sent(None, said.id or None, True) if said.queued else Sent(MessageId(said.id), None, True)
-                opened.set_result(known)
+                message = None if said.queued or not said.id else MessageId(said.id)
+                opened.set_result(Sent(message, (said.id or None) if said.queued else None, said.existing))
+            active.waits = not said.existing
+            if active.waits:
+                await self.queue_changed(conversation, active.frame)
             return None
         message_id = MessageId(said.id)
         if not opened.done():
             opened.set_result(Sent(message_id) if isinstance(opening, Prompted) else None)
-        loaded = await self._services.store.load(active.frame)
         assert loaded is not None
         if isinstance(opening, Resumed):
             return loaded, None
         queued = opening.item.id if isinstance(opening, FromQueue) else None
         if queued is not None:
-            await self.queue_changed(conversation)
+            await self.queue_changed(conversation, active.frame)
         message = next((m for m in reversed(loaded.messages) if m.id == message_id), None)
         assert message is not None
         return loaded, user_event(loaded.frame, message, "synthetic" if message.synthetic else "prompt", queued)
@@ -423,6 +460,7 @@ class Runner:
             if isinstance(opening, FromQueue):
                 await committer.commit(DeleteQueued(opening.item.id))
                 await self.queue_changed(conversation)
+                active.refused = True  # those behind it are not to blame
             raise HookError(verdict.reason)
         return verdict.text if verdict is not None else ""
 
@@ -457,7 +495,7 @@ def _message_op(opening: Prompted | FromQueue, context: str, at: int) -> Op:
     return AppendMessage(
         None, "user", opening.content, parent=opening.parent, synthetic=opening.synthetic, client_id=opening.client_id,
         attachments=opening.attachments,
-        metadata=opening.metadata | ({"hook_context": context} if context else {}), at=at,
+        metadata=opening.metadata | ({"hook_context": context} if context else {}), at=at, behind_queue=opening.queue,
     )  # fmt: skip
 
 

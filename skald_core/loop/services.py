@@ -11,6 +11,7 @@ import msgspec
 
 from skald_core.loop.cancel import CancelToken
 from skald_core.loop.compaction import Compaction
+from skald_core.loop.database import Written
 from skald_core.loop.events import Event, PermissionView, ResultSubtype
 from skald_core.loop.gate import Gate
 from skald_core.loop.hooks import Hooks
@@ -155,7 +156,14 @@ class Committer:
         self._late = False
 
     async def commit(self, *ops: Op) -> tuple[Stored, ...]:
-        writing = asyncio.ensure_future(self._store.apply(ops))
+        applied = self._store.apply(ops)
+        if isinstance(applied, Written):
+            try:
+                return await applied
+            except asyncio.CancelledError:
+                self._late = True
+                return applied.result()
+        writing = asyncio.ensure_future(applied)
         try:
             return await asyncio.shield(writing)
         except asyncio.CancelledError:

@@ -21,7 +21,7 @@ class Subscription:
 
     def __init__(self, hub: EventHub, conversation: ConversationId | None, size: int) -> None:
         self._hub = hub
-        self._conversation = conversation
+        self.conversation = conversation
         self._size = size
         self._events: deque[Event] = deque()
         self._missed = 0
@@ -29,7 +29,7 @@ class Subscription:
         self._closed = False
 
     def push(self, event: Event) -> None:
-        if self._closed or (self._conversation is not None and event.conversation != self._conversation):
+        if self._closed:
             return
         if len(self._events) >= self._size:
             self._missed += len(self._events) - (1 if isinstance(self._events[0], Lagged) else 0)
@@ -86,34 +86,50 @@ class EventHub:
     """Sends every event to each listener and subscription, in order. A listener that raises is logged and kept."""
 
     def __init__(self) -> None:
-        self._listeners: list[Callable[[Event], None]] = []
-        self._subscriptions: list[Subscription] = []
+        self._listeners: tuple[Callable[[Event], None], ...] = ()
+        self._everything: tuple[Subscription, ...] = ()
+        self._following: dict[ConversationId, tuple[Subscription, ...]] = {}
 
     def emit(self, event: Event) -> None:
-        for listener in tuple(self._listeners):
+        for listener in self._listeners:
             try:
                 listener(event)
             except Exception:
                 log.exception("an event listener failed on %r", type(event).__name__)
-        for subscription in tuple(self._subscriptions):
+        for subscription in self._following.get(event.conversation, ()):
+            subscription.push(event)
+        for subscription in self._everything:
             subscription.push(event)
 
     def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         """Call ``listener`` with every event, on the event loop; returns the function that stops it."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+        self._listeners += (listener,)
+
+        def stop() -> None:
+            self._listeners = tuple(known for known in self._listeners if known is not listener)
+
+        return stop
 
     def subscribe(self, conversation: ConversationId | None, size: int) -> Subscription:
         return self.add(Subscription(self, conversation, size))
 
     def add(self, subscription: Subscription) -> Subscription:
-        self._subscriptions.append(subscription)
+        about = subscription.conversation
+        if about is None:
+            self._everything += (subscription,)
+        else:
+            self._following[about] = (*self._following.get(about, ()), subscription)
         return subscription
 
     def drop(self, subscription: Subscription) -> None:
-        if subscription in self._subscriptions:
-            self._subscriptions.remove(subscription)
+        about = subscription.conversation
+        if about is None:
+            self._everything = tuple(known for known in self._everything if known is not subscription)
+            return
+        left = tuple(known for known in self._following.pop(about, ()) if known is not subscription)
+        if left:
+            self._following[about] = left
 
     def close(self) -> None:
-        for subscription in tuple(self._subscriptions):
+        for subscription in (*self._everything, *(s for known in self._following.values() for s in known)):
             subscription.close()

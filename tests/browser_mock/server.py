@@ -94,8 +94,11 @@ class Conversation:
             path.append(node)
             at = node["parent"]
         path.reverse()
+        siblings: dict[tuple[int | None, str], list[int]] = {}
+        for node in self.nodes.values():
+            siblings.setdefault((node["parent"], node["role"]), []).append(node["id"])
         for node in path:
-            node["siblings"] = [n["id"] for n in self.nodes.values() if n["parent"] == node["parent"] and n["role"] == node["role"]]
+            node["siblings"] = siblings[node["parent"], node["role"]]
         return path
 
     def info(self) -> Json:

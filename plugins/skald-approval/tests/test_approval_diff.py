@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-from pathlib import Path
+import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skald_approval.card import details, effect_digest, risk
@@ -44,26 +43,50 @@ lines = st.lists(st.sampled_from(["a", "b", "c", "", " x", "@@", "-d", "+e", "\\
 texts = st.builds(lambda ls, end: "\n".join(ls) + ("\n" if end and ls else ""), lines, st.booleans())
 
 
-@settings(max_examples=60, deadline=None)
+def applied(before: str, diff: str) -> str:
+    """The text after ``diff``, as a patch program would make it: positions, context and removed lines must be right."""
+    source = before.split("\n")
+    source = [f"{line}\n" for line in source[:-1]] + ([source[-1]] if source[-1] else [])
+    out: list[str] = []
+    at = 0
+    hunk = diff.split("\n")[:-1]
+    for n, line in enumerate(hunk):
+        if found := re.fullmatch(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@", line):
+            start, count = int(found[1]), int(found[2] or 1)
+            begin = start - 1 if count else start
+            out += source[at:begin]
+            at = begin
+            assert len(out) == (int(found[3]) - 1 if int(found[4] or 1) else int(found[3]))
+            continue
+        if line == "\\ No newline at end of file":
+            continue
+        end = "" if hunk[n + 1 : n + 2] == ["\\ No newline at end of file"] else "\n"
+        content = line[1:] + end
+        if line[0] in " -":
+            assert source[at] == content
+            at += 1
+        if line[0] in " +":
+            out.append(content)
+    return "".join(out + source[at:])
+
+
 @given(texts, texts)
-def test_patch_makes_the_new_text_of_the_old(tmp_path_factory: pytest.TempPathFactory, before: str, after: str) -> None:
-    """GNU patch, which knows nothing of us, applies the diff and gets exactly the new text."""
+def test_the_diff_makes_the_new_text_of_the_old(before: str, after: str) -> None:
+    """Applying the diff, with every position and context line checked, gives exactly the new text."""
     diff = unified(before, after)
-    folder = tmp_path_factory.mktemp("patch")
-    target: Path = folder / "f"
-    target.write_text(before)
-    if not diff.text:
-        assert before == after
-        return
-    done = subprocess.run(
-        ["patch", "--silent", "--force", str(target)],
-        input=f"--- f\n+++ f\n{diff.text}",
-        text=True,
-        capture_output=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert (target.read_text() if target.exists() else "") == after
+    assert applied(before, diff.text) == after
+    assert diff.added == sum(line.startswith("+") for line in diff.text.split("\n"))
+
+
+@given(texts, texts, st.integers(0, 30), st.integers(0, 30))
+def test_it_holds_for_whole_replacements_too(before: str, after: str, head: int, tail: int) -> None:
+    """Also where the texts are too unlike to be compared, and inside longer equal texts."""
+    before = "".join(f"h{n}\n" for n in range(head)) + before + "\n" + "".join(f"t{n}\n" for n in range(tail))
+    after = "".join(f"h{n}\n" for n in range(head)) + after + "\n" + "".join(f"t{n}\n" for n in range(tail))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("skald_approval.diff.MAX_COMPARED", -1)
+        assert applied(before, unified(before, after).text) == after
+    assert applied(before, unified(before, after).text) == after
 
 
 def test_hidden_characters_are_shown() -> None:

@@ -13,7 +13,7 @@ import { SkElement } from "../ui/base.js";
 import { toast, toastError, undoable } from "../ui/toast.js";
 import { describeError } from "../ui/states.js";
 import { Conversation } from "./conversation.js";
-import { groupTurns } from "./turns.js";
+import { groupTurns, keepUnchanged } from "./turns.js";
 import { copyText } from "./turn.js";
 import { writeDraft } from "./composer.js";
 import "../ui/menu.js";
@@ -22,6 +22,8 @@ import "./composer.js";
 import "./queue-list.js";
 import "./turn.js";
 
+/** @type {Map<string, import("../api/types.js").HumanRequest>} */
+const NO_REQUESTS = new Map();
 const NEAR_PX = 56;
 const OLDER_PX = 900;
 
@@ -307,6 +309,10 @@ export class SkChat extends SkElement {
   /** @private @param {CustomEvent} event */
   async _turnAct(event) {
     const { act, message, content } = event.detail;
+    if (this.model.running) {
+      toast(t("turn.busy"));
+      return;
+    }
     if (act === "retry" || act === "continue") {
       this.model.outcome = null;
       this.jumpToLatest();
@@ -330,7 +336,8 @@ export class SkChat extends SkElement {
       }
       await this._ensure(message).catch(() => undefined);
       await this.updateComplete;
-      this.renderRoot.querySelector(`sk-turn[data-ids~="${CSS.escape(String(message))}"]`)?.scrollIntoView({ block: "nearest" });
+      const turns = /** @type {import("./turn.js").SkTurn[]} */ ([...this.renderRoot.querySelectorAll("sk-turn")]);
+      turns.find((turn) => [turn.view.prompt, ...turn.view.answers].some((m) => String(m?.id) === String(message)))?.scrollIntoView({ block: "nearest" });
     }
   }
 
@@ -540,7 +547,11 @@ export class SkChat extends SkElement {
     const entries = (app.outbox?.of(this.conversationId, this._newId) ?? []).filter((e) => !model.knows(e.client_id));
     const intoQueue = model.running ? entries.filter((e) => e.state !== "failed") : [];
     const inThread = model.running ? entries.filter((e) => e.state === "failed") : entries;
-    const turns = groupTurns(model.messages, model.live, (m) => model.keyOf(m), model.markers);
+    const turns = keepUnchanged(
+      this._turns,
+      groupTurns(model.messages, model.live, (m) => model.keyOf(m), model.markers),
+    );
+    this._turns = turns;
     const empty = model.loaded && !turns.length && !inThread.length && !model.problem;
     const running = model.running || entries.some((e) => e.state === "acked");
     const noModel = app.models.data !== null && !app.models.data.some((m) => m.enabled);
@@ -568,13 +579,12 @@ export class SkChat extends SkElement {
             (turn, index) => {
               const last = index === turns.length - 1 && !inThread.some((e) => e.state !== "failed");
               return html`<sk-turn
-                data-ids=${[turn.prompt?.id, ...turn.answers.map((m) => m.id)].join(" ")}
                 .view=${turn}
                 .model=${model}
-                .requests=${model.requests}
+                .requests=${last || turn.answers.some((m) => m.calls.some((c) => c.state === "awaiting")) ? model.requests : NO_REQUESTS}
                 .outcome=${last ? model.outcome : null}
                 ?last=${last}
-                ?running=${model.running}
+                ?running=${last && model.running}
               ></sk-turn>`;
             },
           )}
@@ -616,6 +626,9 @@ export class SkChat extends SkElement {
       <div class="below">${empty && !noModel ? this._samples() : nothing}</div>
       <div class="sr" role="status" aria-live="polite">${this._said}</div>`;
   }
+
+  /** @private what was drawn last @type {import("./turns.js").TurnView[]} */
+  _turns = [];
 
   /** @private */
   _gateNotice() {

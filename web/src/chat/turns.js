@@ -24,6 +24,27 @@
  */
 
 /**
+ * Give back the earlier view of each turn that did not change, so that only what changed is drawn again: a chat may hold
+ * thousands of turns, and an event touches one.
+ *
+ * @param {TurnView[]} before @param {TurnView[]} now
+ * @returns {TurnView[]}
+ */
+export function keepUnchanged(before, now) {
+  const known = new Map(before.map((turn) => [turn.key, turn]));
+  return now.map((turn) => {
+    const old = known.get(turn.key);
+    return old && sameTurn(old, turn) ? old : turn;
+  });
+}
+
+/** @param {TurnView} a @param {TurnView} b */
+function sameTurn(a, b) {
+  if (a.live || b.live || a.prompt !== b.prompt || a.answers.length !== b.answers.length || a.parts.length !== b.parts.length) return false;
+  return a.answers.every((message, i) => message === b.answers[i]) && a.parts.every((part, i) => part.key === b.parts[i].key);
+}
+
+/**
  * @param {Message[]} messages  oldest first
  * @param {Live | null} live
  * @param {(message: Message) => string} keyOf
