@@ -342,7 +342,8 @@ class MemoryStore:
         return Stored()
 
     def _close_run(self, op: CloseRun) -> Stored:
-        return Stored(changed=self._drop(self._runs, op.conversation))
+        waits = bool(self._waiting_in(op.conversation))
+        return Stored(changed=self._drop(self._runs, op.conversation), queued=waits)
 
     def _add_draft(self, op: AddDraft) -> Stored:
         old = self._drafts.get(op.frame, Draft(op.frame, "", ""))

@@ -232,6 +232,8 @@ class OpenRun(msgspec.Struct, frozen=True):
 
 
 class CloseRun(msgspec.Struct, frozen=True):
+    """Mark a turn as ended; ``Stored.queued`` tells whether input waits in the conversation."""
+
     conversation: ConversationId
 
 

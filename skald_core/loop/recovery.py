@@ -7,7 +7,7 @@ What a crash can leave, and what becomes of it:
 - a call waiting for a person: judged and asked again, under the same id;
 - a sub-agent: taken up in its own frame with its own prompt, tools and model; its answer resolves the parent's call;
 - a turn between two steps: goes on; one whose answer was stored already just ends;
-- waiting input: answered in order afterwards.
+- waiting input: answered in order afterwards, unless it is held since a stop or a failure.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ async def recover(services: Services, runner: Runner, *, resume: bool = True) ->
         free = runner.claim(conversation)
         try:
             goes_on = await _repair(services, conversation, runs.get(conversation), report)
-            waiting = bool(await services.store.queued(conversation))
+            waiting = any(not item.held for item in await services.store.queued(conversation))
         except LoopError:
             log.exception("conversation %s could not be recovered", conversation)
             report.failed.append(conversation)
@@ -68,6 +68,7 @@ async def recover(services: Services, runner: Runner, *, resume: bool = True) ->
             report.queued.append(conversation)
         if resume and (goes_on or waiting):
             runner.start(conversation, Resumed() if goes_on else None)
+    runner.recovered(report.failed)
     return report
 
 

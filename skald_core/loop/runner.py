@@ -422,8 +422,8 @@ class Runner:
         said, loaded = stored[-3], stored[-1].loaded
         if isinstance(opening, Prompted) and (said.existing or said.queued):
             if not opened.done():
-                message = None if said.queued or not said.id else MessageId(said.id)
-                opened.set_result(Sent(message, (said.id or None) if said.queued else None, said.existing))
+                known = None if said.queued or not said.id else MessageId(said.id)
+                opened.set_result(Sent(known, (said.id or None) if said.queued else None, said.existing))
             active.waits = not said.existing
             if active.waits:
                 await self.queue_changed(conversation, active.frame)

@@ -158,11 +158,13 @@ class Committer:
     async def commit(self, *ops: Op) -> tuple[Stored, ...]:
         applied = self._store.apply(ops)
         if isinstance(applied, Written):
+            result: tuple[Stored, ...]
             try:
-                return await applied
+                result = await applied
             except asyncio.CancelledError:
-                self._late = True
-                return applied.result()
+                self._late = True  # it woke up because the write is done, see Written
+                result = applied.result()
+            return result
         writing = asyncio.ensure_future(applied)
         try:
             return await asyncio.shield(writing)

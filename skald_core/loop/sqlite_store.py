@@ -294,10 +294,7 @@ class _Batch:
         conversation, head, vouched = row
         if op.client_id:
             self.refuse_known(conversation, op.client_id)
-        if (
-            op.behind_queue
-            and self.c.execute("SELECT 1 FROM loop_queue WHERE conversation = ? LIMIT 1", (conversation,)).fetchone()
-        ):
+        if op.behind_queue and self.input_waits(conversation):
             raise BatchEnds(self.enqueue(queued_from(conversation, op)))
         if head is None:
             newest = self.c.execute("SELECT max(id) FROM loop_messages WHERE frame = ?", (frame,)).fetchone()[0]
@@ -431,6 +428,10 @@ class _Batch:
             )
         return Stored(_inserted(done), queued=True)
 
+    def input_waits(self, conversation: ConversationId) -> bool:
+        row = self.c.execute("SELECT 1 FROM loop_queue WHERE conversation = ? LIMIT 1", (conversation,)).fetchone()
+        return row is not None
+
     def waiting(self, queued: int) -> QueuedInput:
         row = self.c.execute(f"SELECT {_QUEUED} FROM loop_queue WHERE id = ?", (queued,)).fetchone()
         if row is None:
@@ -489,7 +490,7 @@ class _Batch:
     def close_run(self, op: CloseRun) -> Stored:
         self.note_open(op.conversation)
         done = self.c.execute("DELETE FROM loop_runs WHERE conversation = ?", (op.conversation,))
-        return Stored(changed=done.rowcount > 0)
+        return Stored(changed=done.rowcount > 0, queued=self.input_waits(op.conversation))
 
     def load_frame(self, op: LoadFrame) -> Stored:
         frame = self.frame_or_opened(op.frame)

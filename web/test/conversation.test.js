@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Conversation } from "../src/chat/conversation.js";
-import { groupTurns, reasoningSummary, siblingsOf } from "../src/chat/turns.js";
+import { chunkTurns, groupTurns, keepUnchanged, reasoningSummary, siblingsOf } from "../src/chat/turns.js";
 
 /** @param {any} fields @returns {any} */
 const message = (fields) => ({
@@ -146,4 +146,34 @@ test("reasoning is summed up by its newest heading, else its newest sentence", (
 test("siblings include the message itself, in order", () => {
   assert.deepEqual(siblingsOf(message({ id: 12, siblings: [3, 12, 7] })), { ids: ["3", "7", "12"], at: 2 });
   assert.deepEqual(siblingsOf(message({ id: 4, siblings: [] })), { ids: ["4"], at: 0 });
+});
+
+const view = (/** @type {string} */ key) => /** @type {any} */ ({ key, prompt: null, answers: [], parts: [], live: false });
+const keys = (/** @type {number} */ from, /** @type {number} */ to) => Array.from({ length: to - from }, (_, n) => view(`t${from + n}`));
+
+test("chunks keep their turns while turns come in at both ends", () => {
+  const first = chunkTurns(keys(100, 130), new Map(), 10);
+  assert.deepEqual(first.chunks.map((c) => c.turns.length), [10, 10, 10]);
+  const second = chunkTurns(keys(75, 134), first.assigned, 10);
+  assert.deepEqual(second.chunks.map((c) => c.turns.length), [5, 10, 10, 10, 10, 10, 4]);
+  for (const [key, id] of first.assigned) assert.equal(second.assigned.get(key), id);
+  assert.equal(new Set(second.chunks.map((c) => c.id)).size, second.chunks.length);
+});
+
+test("a turn that comes in between joins its neighbours, a foreign list starts anew", () => {
+  const first = chunkTurns(keys(0, 20), new Map(), 10);
+  const branch = chunkTurns([...keys(0, 5), view("x"), view("y")], first.assigned, 10);
+  assert.deepEqual(branch.chunks.map((c) => c.turns.length), [7]);
+  assert.deepEqual(chunkTurns([view("z")], first.assigned, 10).chunks.map((c) => c.id), [0]);
+});
+
+test("turns that did not change keep their view; a changed message, a new part or live text does not", () => {
+  const one = message({ id: 1, role: "user", content: "a" });
+  const two = message({ id: 2, content: "b" });
+  const group = (/** @type {any[]} */ list, live = null) => groupTurns(list, live, (m) => `m${m.id}`);
+  const before = group([one, two, message({ id: 3, role: "user", content: "c" })]);
+  const now = keepUnchanged(before, group([one, two, message({ id: 3, role: "user", content: "c2" })]));
+  assert.equal(now[0], before[0]);
+  assert.notEqual(now[1], before[1]);
+  assert.notEqual(keepUnchanged(before, group([one, message({ id: 2, content: "B" })]))[0], before[0]);
 });

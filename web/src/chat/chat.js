@@ -13,7 +13,7 @@ import { SkElement } from "../ui/base.js";
 import { toast, toastError, undoable } from "../ui/toast.js";
 import { describeError } from "../ui/states.js";
 import { Conversation } from "./conversation.js";
-import { groupTurns, keepUnchanged } from "./turns.js";
+import { chunkTurns, groupTurns, keepUnchanged } from "./turns.js";
 import { copyText } from "./turn.js";
 import { writeDraft } from "./composer.js";
 import "../ui/menu.js";
@@ -129,6 +129,8 @@ export class SkChat extends SkElement {
   _show(model) {
     this.model.removeEventListener("live", this._onLive);
     this.model = model;
+    this._turns = [];
+    this._chunkOf = new Map();
     this.model.addEventListener("live", this._onLive);
     this._watch.target = model;
     this._follow = true;
@@ -552,6 +554,10 @@ export class SkChat extends SkElement {
       groupTurns(model.messages, model.live, (m) => model.keyOf(m), model.markers),
     );
     this._turns = turns;
+    const { chunks, assigned } = chunkTurns(turns, this._chunkOf);
+    this._chunkOf = assigned;
+    // A message on its way will open the next turn, so none before it is the last any more.
+    const lastTurn = inThread.some((e) => e.state !== "failed") ? null : turns.at(-1);
     const empty = model.loaded && !turns.length && !inThread.length && !model.problem;
     const running = model.running || entries.some((e) => e.state === "acked");
     const noModel = app.models.data !== null && !app.models.data.some((m) => m.enabled);
@@ -574,19 +580,25 @@ export class SkChat extends SkElement {
             : nothing}
           ${empty ? this._hello() : nothing}
           ${repeat(
-            turns,
-            (turn) => turn.key,
-            (turn, index) => {
-              const last = index === turns.length - 1 && !inThread.some((e) => e.state !== "failed");
-              return html`<sk-turn
-                .view=${turn}
-                .model=${model}
-                .requests=${last || turn.answers.some((m) => m.calls.some((c) => c.state === "awaiting")) ? model.requests : NO_REQUESTS}
-                .outcome=${last ? model.outcome : null}
-                ?last=${last}
-                ?running=${last && model.running}
-              ></sk-turn>`;
-            },
+            chunks,
+            (chunk) => chunk.id,
+            (chunk) => html`<div class="chunk">
+              ${repeat(
+                chunk.turns,
+                (turn) => turn.key,
+                (turn) => {
+                  const last = turn === lastTurn;
+                  return html`<sk-turn
+                    .view=${turn}
+                    .model=${model}
+                    .requests=${last || turn.answers.some((m) => m.calls.some((c) => c.state === "awaiting")) ? model.requests : NO_REQUESTS}
+                    .outcome=${last ? model.outcome : null}
+                    ?last=${last}
+                    ?running=${last && model.running}
+                  ></sk-turn>`;
+                },
+              )}
+            </div>`,
           )}
           ${repeat(
             inThread,
@@ -629,6 +641,8 @@ export class SkChat extends SkElement {
 
   /** @private what was drawn last @type {import("./turns.js").TurnView[]} */
   _turns = [];
+  /** @private @type {Map<string, number>} */
+  _chunkOf = new Map();
 
   /** @private */
   _gateNotice() {
@@ -730,6 +744,13 @@ export class SkChat extends SkElement {
       }
       :host([empty][docked]) .foot {
         order: 2;
+      }
+      .chunk {
+        content-visibility: auto;
+        contain-intrinsic-size: auto 5000px;
+      }
+      .chunk:last-of-type {
+        content-visibility: visible;
       }
       .older {
         text-align: center;

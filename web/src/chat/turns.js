@@ -129,3 +129,38 @@ export function siblingsOf(message) {
   ids.sort((a, b) => (Number.isFinite(Number(a)) && Number.isFinite(Number(b)) ? Number(a) - Number(b) : 0));
   return { ids, at: ids.indexOf(String(message.id)) };
 }
+
+/**
+ * Divide turns into chunks that stay the same while turns are added at either end. The browser skips a chunk that is out of
+ * view as one box, which keeps a chat of thousands of messages as quick as a short one.
+ *
+ * @param {TurnView[]} turns
+ * @param {Map<string, number>} before  turn key → chunk, as returned the last time
+ * @param {number} [size]
+ * @returns {{chunks: {id: number, turns: TurnView[]}[], assigned: Map<string, number>}}
+ */
+export function chunkTurns(turns, before, size = 25) {
+  /** @type {Map<string, number>} */
+  const assigned = new Map();
+  const known = turns.findIndex((turn) => before.has(turn.key));
+  const first = Math.max(0, known);
+  let current = known < 0 ? 0 : /** @type {number} */ (before.get(turns[known].key));
+  for (let i = first - 1; i >= 0; i--) assigned.set(turns[i].key, current - 1 - Math.floor((first - 1 - i) / size));
+  let held = 0;
+  for (let i = first; i < turns.length; i++) {
+    const old = before.get(turns[i].key);
+    if (old !== undefined && old > current) [current, held] = [old, 0];
+    else if (old === undefined && held >= size) [current, held] = [current + 1, 0];
+    assigned.set(turns[i].key, current);
+    held += 1;
+  }
+  /** @type {{id: number, turns: TurnView[]}[]} */
+  const chunks = [];
+  for (const turn of turns) {
+    const id = /** @type {number} */ (assigned.get(turn.key));
+    const last = chunks.at(-1);
+    if (last?.id === id) last.turns.push(turn);
+    else chunks.push({ id, turns: [turn] });
+  }
+  return { chunks, assigned };
+}
