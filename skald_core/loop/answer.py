@@ -12,7 +12,6 @@ from skald_core.loop.provider import (
     CallEnd,
     CallStart,
     MessageEnd,
-    MessageStart,
     ReasoningDelta,
     StreamEvent,
     TextDelta,
@@ -41,7 +40,18 @@ class _OpenCall:
 class Answer:
     """Collects a stream. ``shown`` turns true with the first piece anybody may have seen."""
 
-    __slots__ = ("_calls", "_text", "_thought", "ended", "metadata", "shown", "signature", "stop_reason", "usage")
+    __slots__ = (
+        "_calls",
+        "_text",
+        "_thought",
+        "ended",
+        "metadata",
+        "shown",
+        "signature",
+        "stop_reason",
+        "usage",
+        "written",
+    )
 
     def __init__(self) -> None:
         self._text: list[str] = []
@@ -53,29 +63,27 @@ class Answer:
         self.metadata: dict[str, Any] | None = None
         self.ended = False
         self.shown = False
+        self.written: tuple[NewCall, ...] = ()  # calls found in the text, when the model made no real ones
 
     def add(self, event: StreamEvent) -> None:
-        match event:
-            case TextDelta(text):
-                self._text.append(text)
-            case ReasoningDelta(text, signature):
-                self._thought.append(text)
-                self.signature = signature or self.signature
-            case CallStart(id, name):
-                self._calls[id] = _OpenCall(id, name)
-            case CallDelta(id, text):
-                if id in self._calls:
-                    self._calls[id].pieces.append(text)
-            case CallEnd(id):
-                if id in self._calls:
-                    self._calls[id].ended = True
-            case MessageEnd(stop_reason, usage, metadata):
-                self.stop_reason = stop_reason
-                self.usage = usage
-                self.metadata = metadata
-                self.ended = True
-            case MessageStart():
-                pass
+        if isinstance(event, TextDelta):
+            self._text.append(event.text)
+        elif isinstance(event, ReasoningDelta):
+            self._thought.append(event.text)
+            self.signature = event.signature or self.signature
+        elif isinstance(event, CallDelta):
+            if event.id in self._calls:
+                self._calls[event.id].pieces.append(event.text)
+        elif isinstance(event, CallStart):
+            self._calls[event.id] = _OpenCall(event.id, event.name)
+        elif isinstance(event, CallEnd):
+            if event.id in self._calls:
+                self._calls[event.id].ended = True
+        elif isinstance(event, MessageEnd):
+            self.stop_reason = event.stop_reason
+            self.usage = event.usage
+            self.metadata = event.metadata
+            self.ended = True
 
     def name_of(self, call: str) -> str:
         return self._calls[call].name if call in self._calls else ""

@@ -210,9 +210,12 @@ class Database:
 
     @staticmethod
     def _deliver(batch: list[_Job]) -> None:
-        by_loop: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
-        for job in batch:
-            by_loop.setdefault(job.loop, []).append(job)
+        if len(batch) == 1 or all(job.loop is batch[0].loop for job in batch):
+            by_loop = {batch[0].loop: batch}
+        else:
+            by_loop = {}
+            for job in batch:
+                by_loop.setdefault(job.loop, []).append(job)
         for loop, jobs in by_loop.items():
             try:
                 loop.call_soon_threadsafe(_settle, jobs)

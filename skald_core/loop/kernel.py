@@ -257,13 +257,8 @@ class FrameRun:
         began = time.perf_counter()
         answer, draft = await self._ask_model()
         handle = self._need_handle()
-        calls: tuple[NewCall, ...] = answer.calls
-        content = answer.text
-        if not calls:
-            written = parse_text_calls(content, [tool.name for tool in self._offered()])
-            if written:
-                calls = tuple(NewCall(call.name, call.arguments) for call in written)
-                content = ""
+        calls: tuple[NewCall, ...] = answer.calls or answer.written
+        content = "" if answer.written else answer.text
         message = await self._append(
             answer, content, calls, handle, status="ok", duration_ms=round((time.perf_counter() - began) * 1000),
             draft=draft, metadata={},
@@ -375,19 +370,19 @@ class FrameRun:
     async def _stream(self, handle: ModelHandle) -> tuple[Answer, bool]:
         """One model call. Failing after output stores what there is and raises TurnFailed."""
         registry = self._registry()
-        offered = self._offered()
         request = await self._request(handle, registry)
         answer = Answer()
-        hold = TextCallHold([tool.name for tool in offered])
+        names = [spec.name for spec in request.tools]
+        hold = TextCallHold(names)
         draft = DraftWriter(self._services.store, self._frame.id, handle.model)
         began = time.perf_counter()
         stream = handle.provider.stream(request)
         try:
             async for event in stream:
                 answer.add(event)
-                self._show(event, answer, hold, draft)
                 if answer.ended:
                     break
+                self._show(event, answer, hold, draft)
             if not answer.ended:
                 raise ProtocolError(f"the provider {handle.provider.id!r} ended its stream without an end mark")
             if not answer.calls and not answer.text and not answer.reasoning and not self._after_tools():
@@ -410,8 +405,12 @@ class FrameRun:
             close: Callable[[], Awaitable[None]] | None = getattr(stream, "aclose", None)
             if close is not None:
                 await close()
-        if hold.held and not answer.calls and not parse_text_calls(answer.text, [tool.name for tool in offered]):
-            self._tell(hold.finish(), "text")
+        if not answer.calls:
+            answer.written = tuple(
+                NewCall(call.name, call.arguments) for call in parse_text_calls(answer.text, names) or ()
+            )
+            if hold.held and not answer.written:
+                self._tell(hold.finish(), "text")
         return answer, draft.wrote
 
     def _show(self, event: object, answer: Answer, hold: TextCallHold, draft: DraftWriter) -> None:
@@ -508,10 +507,6 @@ class FrameRun:
 
     def _registry(self) -> ToolRegistry:
         return self._profile.registry(self._need_handle().info)
-
-    def _offered(self) -> ToolRegistry:
-        handle = self._need_handle()
-        return self._profile.registry(handle.info) if "tools" in handle.info.capabilities else ToolRegistry()
 
     def _need_handle(self) -> ModelHandle:
         if self._handle is None:

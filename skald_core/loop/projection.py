@@ -7,10 +7,11 @@ only for models that can look at it.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -109,10 +110,15 @@ def result_text(call: Call) -> tuple[str, bool]:
     return (WAITING if call.state == "awaiting" else INTERRUPTED), True
 
 
+@functools.cache
+def _id_rule(pattern: str) -> Callable[[str], object]:
+    return re.compile(pattern).fullmatch
+
+
 def _wire_id(call: Call, options: ProjectionOptions, seen: set[str]) -> str:
     """The model's id when the provider takes it and it is new in this request (some models count from 0 each time)."""
     use_id = call.tool_use_id
-    if use_id not in seen and len(use_id) <= options.id_length and re.fullmatch(options.id_pattern, use_id):
+    if use_id not in seen and len(use_id) <= options.id_length and _id_rule(options.id_pattern)(use_id):
         seen.add(use_id)
         return use_id
     digest = hashlib.sha256(f"{call.id}:{use_id}".encode()).hexdigest()

@@ -9,7 +9,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -34,7 +34,7 @@ from skald_core.loop.database import Database
 from skald_core.loop.provider import TextDelta
 from skald_core.loop.sqlite_store import MIGRATIONS as LOOP_MIGRATIONS
 from skald_core.loop.types import ModelInfo, ModelRequest, TextPart, WireMessage
-from skald_core.plugins.discovery import bundled_names, discover
+from skald_core.plugins.discovery import Discovered, bundled_names, discover
 from skald_core.plugins.dispatcher import Dispatcher
 from skald_core.plugins.lifecycle import Plugins
 from skald_core.runtime.i18n import Texts
@@ -100,8 +100,10 @@ class Skald:
     # -- start and stop --------------------------------------------------------------------------------------------
 
     @classmethod
-    async def start(cls, settings: Settings) -> Skald:
+    async def start(cls, settings: Settings, plugins: Iterable[Discovered] | None = None) -> Skald:
         """Open the data directory, start the plugins, take up what was interrupted.
+
+        ``plugins`` replaces discovery; tests use it to decide exactly what is there.
 
         Raises StartError with one sentence when the directory is in use, cannot be written, or belongs to a newer version.
         """
@@ -115,19 +117,19 @@ class Skald:
             raise
         app = cls(settings, database, lock)
         try:
-            await app._boot()
+            await app._boot(discover() if plugins is None else plugins)
         except BaseException:
             await app.stop()
             raise
         return app
 
-    async def _boot(self) -> None:
+    async def _boot(self, found: Iterable[Discovered]) -> None:
         (self.data_dir / "database" / "system.db").chmod(0o600)
         await apply_migrations(self.system_db, "kernel", schema.REGISTRY)
         await self.system_db.write(role_rows.seed)
         await self.roles.load()
         self.texts.instance_locale = await self._setting("locale", "en")
-        await self.plugins.boot(discover())
+        await self.plugins.boot(found)
         self.plugins.changed = self._plugin_changed
         await self.catalogue.reload()
         self._swap_api()

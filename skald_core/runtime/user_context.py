@@ -185,8 +185,12 @@ class UserContext:
             "path": call.tool.target_path(call.arguments),
             "arguments": call.raw,
             "why": why,
-            "agent": call.context.agent,
+            "agent": self._agent_name(call.context.agent),
         }
+
+    def _agent_name(self, agent_id: str) -> str:
+        found = self.app.agents.get(agent_id)
+        return found.names.get(self.app.texts.resolve(self.user.locale), found.name) if found else agent_id
 
     def _request_changed(self, request: HumanRequest) -> None:
         kind = "approval_required" if request.status == "pending" else "approval_resolved"

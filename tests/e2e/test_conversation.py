@@ -60,7 +60,9 @@ def test_reading_just_happens(server: ServerProcess, client: httpx.Client, llm: 
     assert "the secret is 42" in result["content"]
 
 
-def test_denying_tells_the_model_why(server: ServerProcess, client: httpx.Client, llm: ThreadedLlm, follow: Follow) -> None:
+def test_denying_tells_the_model_why(
+    server: ServerProcess, client: httpx.Client, llm: ThreadedLlm, follow: Follow
+) -> None:
     """The note reaches the model as the call's result; nothing is written; one request has one answer."""
     conversation = new_conversation(client)
     live = follow(conversation)
@@ -203,7 +205,12 @@ def test_wrong_calls_get_error_results_and_the_chat_goes_on(
         {"name": "read_file", "arguments": {"path": ["not", "text"]}},
         {"name": "read_file", "arguments": '{"path": "a.txt'},
     ]
-    llm.script({"calls": calls}, {"text": "sorry"}, {"calls": [{"name": "read_file", "arguments": {"path": "a"}}]}, {"text": "ok"})
+    llm.script(
+        {"calls": calls},
+        {"text": "sorry"},
+        {"calls": [{"name": "read_file", "arguments": {"path": "a"}}]},
+        {"text": "ok"},
+    )
     send(client, conversation, "go")
     assert live.until("turn_finished")["outcome"] == "success"
     assert [c["state"] for c in messages(client, conversation)[1]["calls"]] == ["failed"] * 3
@@ -237,7 +244,9 @@ def test_without_a_gate_every_call_is_denied_and_the_chat_says_why(
     assert client.get("/api/auth/me").json()["gate"] is True
 
 
-def test_deleting_a_conversation_takes_everything_with_it(client: httpx.Client, llm: ThreadedLlm, follow: Follow) -> None:
+def test_deleting_a_conversation_takes_everything_with_it(
+    client: httpx.Client, llm: ThreadedLlm, follow: Follow
+) -> None:
     """History and requests are gone; the id answers 404 everywhere."""
     conversation = new_conversation(client)
     live = follow(conversation)

@@ -104,8 +104,10 @@ def test_kill_with_messages_queued_answers_each_once(
     assert [q["content"] for q in again.queue] == ["two", "three"]
     after.post(f"/api/requests/{request['id']}/answer", json={"choice": "deny"}).raise_for_status()
     wait_until(
-        lambda: [m["content"] for m in messages(after, conversation) if m["content"]]
-        == ["one", "A1", "two", "A2", "three", "A3"],
+        lambda: (
+            [m["content"] for m in messages(after, conversation) if m["content"]]
+            == ["one", "A1", "two", "A2", "three", "A3"]
+        ),
         "all three are answered in order",
     )
     assert len(llm.requests) == 4

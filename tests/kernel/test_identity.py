@@ -99,7 +99,12 @@ async def test_only_one_first_account(world: World) -> None:
 
 @pytest.mark.parametrize(
     ("password", "code"),
-    [("short", "weak_password"), ("1234567890", "common_password"), ("aaaaaaaaaaaa", "common_password"), ("adaada", "weak_password")],
+    [
+        ("short", "weak_password"),
+        ("1234567890", "common_password"),
+        ("aaaaaaaaaaaa", "common_password"),
+        ("adaada", "weak_password"),
+    ],
 )
 async def test_weak_passwords_are_refused(world: World, password: str, code: str) -> None:
     """Too short, among the first guesses, or one letter."""
@@ -207,7 +212,9 @@ async def test_owner_schema_stands_alone(tmp_path: Path) -> None:
     database = await Database.open(tmp_path / "owner.db")
     await apply_migrations(database, "kernel-owner", schema.OWNER)
     tables = await database.read(
-        lambda c: [r[0] for r in c.execute("SELECT name FROM sqlite_master WHERE type='table' AND name<>'schema_ledger'")]
+        lambda c: [
+            r[0] for r in c.execute("SELECT name FROM sqlite_master WHERE type='table' AND name<>'schema_ledger'")
+        ]
     )
     references = await database.read(
         lambda c: {r[2] for t in tables for r in c.execute(f"PRAGMA foreign_key_list({t})")}

@@ -369,7 +369,12 @@ def test_a_missing_package_or_manifest_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [("skald-plugin-weather", "weather"), ("Skald_Weather", "weather"), ("weather.pro", "weather-pro"), ("skald-", "skald-")],
+    [
+        ("skald-plugin-weather", "weather"),
+        ("Skald_Weather", "weather"),
+        ("weather.pro", "weather-pro"),
+        ("skald-", "skald-"),
+    ],
 )
 def test_canonical_ids(name: str, expected: str) -> None:
     """The id follows PEP 503 names, without the two leading words."""

@@ -93,7 +93,9 @@ class FakeLlm:
         if "status" in step:
             return await _reply(writer, step["status"], step.get("body") or {"error": {"message": "scripted failure"}})
         if step.get("html"):
-            writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 20\r\n\r\n<html>welcome</html>")
+            writer.write(
+                b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 20\r\n\r\n<html>welcome</html>"
+            )
             await writer.drain()
             return True
         writer.write(
@@ -122,7 +124,16 @@ class FakeLlm:
         for index, call in enumerate(step.get("calls", ())):
             arguments = call["arguments"] if isinstance(call["arguments"], str) else json.dumps(call["arguments"])
             function = {"name": call["name"], "arguments": arguments}
-            delta = {"tool_calls": [{"index": index, "id": f"call_{len(self.requests)}_{index}", "type": "function", "function": function}]}
+            delta = {
+                "tool_calls": [
+                    {
+                        "index": index,
+                        "id": f"call_{len(self.requests)}_{index}",
+                        "type": "function",
+                        "function": function,
+                    }
+                ]
+            }
             _event(writer, {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
         reason = "tool_calls" if step.get("calls") else "stop"
         _event(writer, {"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
@@ -146,7 +157,8 @@ def _chunk(writer: asyncio.StreamWriter, payload: bytes) -> None:
 async def _reply(writer: asyncio.StreamWriter, status: int, body: Any) -> bool:
     payload = json.dumps(body).encode()
     writer.write(
-        f"HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {len(payload)}\r\n\r\n".encode() + payload
+        f"HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {len(payload)}\r\n\r\n".encode()
+        + payload
     )
     await writer.drain()
     return True

@@ -23,7 +23,9 @@ ROOT = Path(__file__).parent.parent.parent
 class ServerProcess:
     """Start with :meth:`start`; ``output`` is everything it printed. ``setup_token`` is set while there is no account."""
 
-    def __init__(self, data: Path | None = None, *, args: tuple[str, ...] = (), env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, data: Path | None = None, *, args: tuple[str, ...] = (), env: dict[str, str] | None = None
+    ) -> None:
         self._temporary = tempfile.TemporaryDirectory(prefix="skald-test-") if data is None else None
         self.data = data or Path(self._temporary.name if self._temporary else "")
         self._args = args
@@ -35,12 +37,25 @@ class ServerProcess:
         self.started_at = 0.0
 
     def start(self, timeout: float = 60.0) -> ServerProcess:
-        env = {k: v for k, v in os.environ.items() if not k.startswith("SKALD_") or k == "SKALD_STRICT_PLUGINS"} | self._env
+        env = {
+            k: v for k, v in os.environ.items() if not k.startswith("SKALD_") or k == "SKALD_STRICT_PLUGINS"
+        } | self._env
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), env.get("PYTHONPATH", "")]))
         self.output = []
         self.setup_token = ""
         self.started_at = time.monotonic()
-        command = [sys.executable, "-m", "skald_core", "serve", "--data", str(self.data), "--port", "0", "--no-input", *self._args]
+        command = [
+            sys.executable,
+            "-m",
+            "skald_core",
+            "serve",
+            "--data",
+            str(self.data),
+            "--port",
+            "0",
+            "--no-input",
+            *self._args,
+        ]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
         ready = threading.Event()
         self._reader = threading.Thread(target=self._read, args=(self.process, ready), daemon=True)
@@ -100,7 +115,13 @@ class ServerProcess:
     def first_user(self, *, encrypted: bool = True) -> httpx.Client:
         """Make the first account over HTTP; returns its client."""
         client = self.client()
-        body = {"token": self.setup_token, "username": USERNAME, "password": PASSWORD, "encrypted": encrypted, "locale": "en"}
+        body = {
+            "token": self.setup_token,
+            "username": USERNAME,
+            "password": PASSWORD,
+            "encrypted": encrypted,
+            "locale": "en",
+        }
         client.post("/api/setup", json=body).raise_for_status()
         return client
 
@@ -134,7 +155,11 @@ def send(client: httpx.Client, conversation: str, text: str, client_id: str | No
 
 
 def messages(client: httpx.Client, conversation: str) -> list[dict[str, Any]]:
-    return list(client.get(f"/api/conversations/{conversation}/messages", params={"limit": 200}).raise_for_status().json()["items"])
+    return list(
+        client.get(f"/api/conversations/{conversation}/messages", params={"limit": 200})
+        .raise_for_status()
+        .json()["items"]
+    )
 
 
 def wait_until(check: Any, what: str, timeout: float = 20.0) -> Any:

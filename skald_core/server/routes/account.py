@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from litestar import Request, Response, get, post, put
 from litestar.datastructures import Cookie
+from litestar.params import JSONBody
 
 from skald_core.errors import Conflict
 from skald_core.identity.models import User
@@ -121,7 +122,7 @@ async def setup_state(request: AnyRequest) -> SetupState:
 
 
 @post("/api/setup", guards=[public], status_code=200)
-async def setup(request: AnyRequest, data: SetupBody) -> Response[Me]:
+async def setup(request: AnyRequest, data: JSONBody[SetupBody]) -> Response[Me]:
     """Make the first account, an administrator's, with the one-time token of the console; signs in."""
     app = runtime(request)
     user, token = await app.set_up(
@@ -137,7 +138,7 @@ async def setup(request: AnyRequest, data: SetupBody) -> Response[Me]:
 
 
 @post("/api/auth/login", guards=[public], status_code=200)
-async def login(request: AnyRequest, data: LoginBody) -> Response[Me]:
+async def login(request: AnyRequest, data: JSONBody[LoginBody]) -> Response[Me]:
     """Sign in and open the user's data."""
     app = runtime(request)
     agent = request.headers.get("user-agent", "")
@@ -160,7 +161,7 @@ async def me(request: AnyRequest) -> Me:
 
 
 @put("/api/auth/profile", guards=[signed_in])
-async def profile(request: AnyRequest, data: ProfileBody) -> Me:
+async def profile(request: AnyRequest, data: JSONBody[ProfileBody]) -> Me:
     """Change one's own name or language."""
     changes: dict[str, str] = {}
     if data.display_name is not None:
@@ -174,7 +175,7 @@ async def profile(request: AnyRequest, data: ProfileBody) -> Me:
 
 
 @post("/api/auth/password", guards=[signed_in], status_code=204)
-async def password(request: AnyRequest, data: PasswordBody) -> Response[None]:
+async def password(request: AnyRequest, data: JSONBody[PasswordBody]) -> Response[None]:
     """Change one's password; every other session ends before the answer is sent."""
     app = runtime(request)
     token = await app.change_password(caller(request), data.old, data.new, address=_address(request))
@@ -187,7 +188,7 @@ async def users(request: AnyRequest) -> list[User]:
 
 
 @post("/api/users", guards=[capability("users.manage")], status_code=201)
-async def add_user(request: AnyRequest, data: UserBody) -> User:
+async def add_user(request: AnyRequest, data: JSONBody[UserBody]) -> User:
     """Create an account. The new user signs in with the given password."""
     app = runtime(request)
     if app.roles.get(data.role) is None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 from litestar import Request, Response, delete, get, patch, post
-from litestar.params import FromPath, FromQuery
+from litestar.params import FromPath, FromQuery, JSONBody
 
 from skald_core.loop.types import Attachment
 from skald_core.server.guards import context_of, signed_in
@@ -62,7 +62,7 @@ async def page(
 
 
 @post("/api/conversations", guards=[signed_in], status_code=201)
-async def create(request: AnyRequest, data: NewConversation) -> dict[str, Any]:
+async def create(request: AnyRequest, data: JSONBody[NewConversation]) -> dict[str, Any]:
     """Make a conversation; the same ``client_id`` gives the same one."""
     context = await context_of(request)
     row = await context.create(client_id=data.client_id, title=data.title, model=data.model)
@@ -76,7 +76,9 @@ async def one(request: AnyRequest, conversation: FromPath[str]) -> dict[str, Any
 
 
 @patch("/api/conversations/{conversation:str}", guards=[signed_in])
-async def change(request: AnyRequest, conversation: FromPath[str], data: ChangeConversation) -> dict[str, Any]:
+async def change(
+    request: AnyRequest, conversation: FromPath[str], data: JSONBody[ChangeConversation]
+) -> dict[str, Any]:
     context = await context_of(request)
     row = await context.change(
         conversation, title=data.title, pinned=data.pinned, unread=False if data.read else None, model=data.model
@@ -101,7 +103,7 @@ async def messages(
 
 
 @post("/api/conversations/{conversation:str}/messages", guards=[signed_in], status_code=202)
-async def send(request: AnyRequest, conversation: FromPath[str], data: NewMessage) -> Accepted:
+async def send(request: AnyRequest, conversation: FromPath[str], data: JSONBody[NewMessage]) -> Accepted:
     """Store a message once and answer it, now or after the running turn."""
     context = await context_of(request)
     return await context.send(conversation, data.content, client_id=data.client_id, attachments=tuple(data.attachments))
@@ -127,21 +129,21 @@ async def go_on(request: AnyRequest, conversation: FromPath[str]) -> Accepted:
 
 
 @post("/api/conversations/{conversation:str}/edit", guards=[signed_in], status_code=202)
-async def edit(request: AnyRequest, conversation: FromPath[str], data: EditMessage) -> Accepted:
+async def edit(request: AnyRequest, conversation: FromPath[str], data: JSONBody[EditMessage]) -> Accepted:
     """Say a user message differently: opens a branch there and answers it."""
     await (await context_of(request)).edit(conversation, data.message, data.content, client_id=data.client_id)
     return {}
 
 
 @post("/api/conversations/{conversation:str}/regenerate", guards=[signed_in], status_code=202)
-async def regenerate(request: AnyRequest, conversation: FromPath[str], data: OneMessage) -> Accepted:
+async def regenerate(request: AnyRequest, conversation: FromPath[str], data: JSONBody[OneMessage]) -> Accepted:
     """A sibling of an answer."""
     await (await context_of(request)).regenerate(conversation, data.message)
     return {}
 
 
 @post("/api/conversations/{conversation:str}/head", guards=[signed_in], status_code=200)
-async def head(request: AnyRequest, conversation: FromPath[str], data: OneMessage) -> Accepted:
+async def head(request: AnyRequest, conversation: FromPath[str], data: JSONBody[OneMessage]) -> Accepted:
     """Show the branch that holds this message."""
     await (await context_of(request)).switch(conversation, data.message)
     return {}
@@ -155,7 +157,7 @@ async def compact(request: AnyRequest, conversation: FromPath[str]) -> Accepted:
 
 @patch("/api/conversations/{conversation:str}/queue/{queued:int}", guards=[signed_in], status_code=204)
 async def edit_queued(
-    request: AnyRequest, conversation: FromPath[str], queued: FromPath[int], data: QueuedBody
+    request: AnyRequest, conversation: FromPath[str], queued: FromPath[int], data: JSONBody[QueuedBody]
 ) -> Response[None]:
     await (await context_of(request)).edit_queued(conversation, queued, data.content)
     return Response(None, status_code=204)

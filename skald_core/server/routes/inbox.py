@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 from litestar import Request, get, post
-from litestar.params import FromPath, FromQuery
+from litestar.params import FromPath, FromQuery, JSONBody
 
 from skald_core.server.guards import context_of, signed_in
 
@@ -29,7 +29,7 @@ async def inbox(request: AnyRequest, status: FromQuery[str | None] = None) -> di
 
 
 @post("/api/requests/{request_id:str}/answer", guards=[signed_in], status_code=200)
-async def answer(request: AnyRequest, request_id: FromPath[str], data: AnswerBody) -> dict[str, Any]:
+async def answer(request: AnyRequest, request_id: FromPath[str], data: JSONBody[AnswerBody]) -> dict[str, Any]:
     """Give the one answer, from any surface."""
     context = await context_of(request)
     return context.request_view(await context.requests.answer(request_id, data.choice, data.note))

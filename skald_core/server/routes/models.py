@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 from litestar import Request, delete, get, patch, post, put
-from litestar.params import FromPath
+from litestar.params import FromPath, JSONBody
 
 from skald_core.errors import BadInput
 from skald_core.llm.catalogue import ModelCatalogue
@@ -147,7 +147,7 @@ async def providers(request: AnyRequest) -> list[dict[str, Any]]:
 
 
 @post("/api/providers", guards=[manage], status_code=201)
-async def add_provider(request: AnyRequest, data: ProviderBody) -> dict[str, Any]:
+async def add_provider(request: AnyRequest, data: JSONBody[ProviderBody]) -> dict[str, Any]:
     app = runtime(request)
     kind = _type(request, data.type)
     plain, secrets = _split(kind, _complete(kind, data.settings))
@@ -161,7 +161,9 @@ async def add_provider(request: AnyRequest, data: ProviderBody) -> dict[str, Any
 
 
 @patch("/api/providers/{provider:str}", guards=[manage])
-async def change_provider(request: AnyRequest, provider: FromPath[str], data: ChangeProvider) -> dict[str, Any]:
+async def change_provider(
+    request: AnyRequest, provider: FromPath[str], data: JSONBody[ChangeProvider]
+) -> dict[str, Any]:
     app = runtime(request)
     row = await app.catalogue.table.provider(provider)
     plain: dict[str, str] | None = None
@@ -185,7 +187,7 @@ async def remove_provider(request: AnyRequest, provider: FromPath[str]) -> None:
 
 
 @post("/api/providers/test", guards=[manage], status_code=200)
-async def test_provider(request: AnyRequest, data: TestBody) -> dict[str, Any]:
+async def test_provider(request: AnyRequest, data: JSONBody[TestBody]) -> dict[str, Any]:
     """Ask the server for its models with these settings; a secret left out is taken from ``provider``. Stores nothing."""
     kind = _type(request, data.type)
     settings = dict(data.settings)
@@ -252,7 +254,7 @@ async def models(request: AnyRequest) -> list[dict[str, Any]]:
 
 
 @post("/api/models", guards=[manage], status_code=201)
-async def add_model(request: AnyRequest, data: ModelBody) -> dict[str, Any]:
+async def add_model(request: AnyRequest, data: JSONBody[ModelBody]) -> dict[str, Any]:
     app = runtime(request)
     row = await app.catalogue.table.add_model(
         data.provider, data.model, title=data.title, info=data.info, extra=data.extra
@@ -263,7 +265,7 @@ async def add_model(request: AnyRequest, data: ModelBody) -> dict[str, Any]:
 
 
 @patch("/api/models/{model:str}", guards=[manage])
-async def change_model(request: AnyRequest, model: FromPath[str], data: ChangeModel) -> dict[str, Any]:
+async def change_model(request: AnyRequest, model: FromPath[str], data: JSONBody[ChangeModel]) -> dict[str, Any]:
     app = runtime(request)
     row = await app.catalogue.table.change_model(
         model, title=data.title, priority=data.priority, enabled=data.enabled, info=data.info, extra=data.extra
@@ -282,7 +284,7 @@ async def remove_model(request: AnyRequest, model: FromPath[str]) -> None:
 
 
 @put("/api/models/order", guards=[manage])
-async def order(request: AnyRequest, data: Order) -> list[dict[str, Any]]:
+async def order(request: AnyRequest, data: JSONBody[Order]) -> list[dict[str, Any]]:
     app = runtime(request)
     await app.catalogue.table.order(data.ids)
     await app.models_changed()

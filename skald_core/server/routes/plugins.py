@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 from litestar import Request, get, post, put
-from litestar.params import FromPath
+from litestar.params import FromPath, JSONBody
 
 from skald_core.plugins.lifecycle import PluginRow, Plugins
 from skald_core.server.guards import caller, capability, public, runtime, signed_in
@@ -119,7 +119,7 @@ async def config(request: AnyRequest, plugin: FromPath[str]) -> dict[str, Any]:
 
 
 @put("/api/plugins/{plugin:str}/config", guards=[manage])
-async def configure(request: AnyRequest, plugin: FromPath[str], data: ConfigBody) -> dict[str, Any]:
+async def configure(request: AnyRequest, plugin: FromPath[str], data: JSONBody[ConfigBody]) -> dict[str, Any]:
     app = runtime(request)
     await app.audit(caller(request), "plugin.configure", plugin)
     return plugin_view(app.plugins, await app.plugins.configure(plugin, data.values), _locale(request))
