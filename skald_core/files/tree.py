@@ -470,7 +470,8 @@ class FileTree:
                 finally:
                     os.close(fd)
                 self._check_version(folder, parts, expect)
-                os.rename(temp, parts[-1], src_dir_fd=folder, dst_dir_fd=folder)
+                if expect != ABSENT or not _place_new(folder, temp, parts[-1]):
+                    os.rename(temp, parts[-1], src_dir_fd=folder, dst_dir_fd=folder)
             except BaseException as error:
                 with suppress(OSError):
                     os.unlink(temp, dir_fd=folder)
@@ -588,6 +589,21 @@ class FileTree:
         if newline == "\r\n":
             text = text.replace("\r\n", "\n").replace("\n", "\r\n")
         return file.encode(text)[len(file.encode("")) :]
+
+
+def _place_new(folder: int, temp: str, name: str) -> bool:
+    """Give ``temp`` its name only if that name is free, in one step. False where the disk cannot do that.
+
+    Raises FileExistsError when somebody took the name meanwhile.
+    """
+    try:
+        os.link(temp, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+    except FileExistsError:
+        raise
+    except OSError:  # no hard links here
+        return False
+    os.unlink(temp, dir_fd=folder)
+    return True
 
 
 def _binary(info: FileInfo, kind: str) -> FilesError:

@@ -63,8 +63,9 @@ class UserFs:
 
     # -- names: no disk involved -----------------------------------------------------------------------------------
 
-    def display(self, path: str) -> str:
-        """The canonical agent path: ``"notes/a.md"``, and ``"~"`` for the home itself."""
+    @staticmethod
+    def display(path: str) -> str:
+        """The canonical agent path: ``"notes/a.md"``, and ``"~"`` for the home itself. Needs no user and no disk."""
         return join_path(split_path(path))
 
     def mount_of(self, path: str) -> str | None:

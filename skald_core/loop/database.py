@@ -116,6 +116,7 @@ class Database:
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._reads: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._closed = False
+        self._on_rollback: tuple[Callable[[], object], ...] = ()
         self._lock = threading.Lock()
         writer = self._connect()
         try:
@@ -186,21 +187,30 @@ class Database:
             if len(batch) == 1:
                 self._run(connection, batch[0])
                 if batch[0].error is not None:
-                    connection.execute("ROLLBACK")
+                    self._roll_back(connection, "ROLLBACK")
                     return
             else:
                 for job in batch:
                     connection.execute("SAVEPOINT job")
                     self._run(connection, job)
                     if job.error is not None and connection.in_transaction:
-                        connection.execute("ROLLBACK TO job")
+                        self._roll_back(connection, "ROLLBACK TO job")
                     connection.execute("RELEASE job")
             connection.execute("COMMIT")
         except BaseException as error:  # noqa: BLE001 -- the writer thread must answer every waiter and live on
             if connection.in_transaction:
-                connection.execute("ROLLBACK")
+                self._roll_back(connection, "ROLLBACK")
             for job in batch:
                 job.error = job.error or _translate(error, self.path)
+
+    def _roll_back(self, connection: Connection, statement: str) -> None:
+        for forget in self._on_rollback:
+            forget()
+        connection.execute(statement)
+
+    def on_rollback(self, forget: Callable[[], object]) -> None:
+        """Call ``forget`` on the writer thread whenever writes are undone: for what jobs remember beside the database."""
+        self._on_rollback += (forget,)
 
     def _run(self, connection: Connection, job: _Job) -> None:
         try:

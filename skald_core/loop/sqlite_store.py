@@ -19,6 +19,7 @@ import msgspec
 
 from skald_core.loop.database import Connection, Cursor, Database
 from skald_core.loop.errors import StoreError
+from skald_core.loop.frame_cache import FrameCache
 from skald_core.loop.ledger import Migration, migrate
 from skald_core.loop.ops import (
     AddDraft,
@@ -233,10 +234,11 @@ def _checkpoint(row: Sequence[Any]) -> Checkpoint:
 class _Batch:
     """One batch at work: remembers the frame it opened, for ops that name none."""
 
-    __slots__ = ("c", "opened")
+    __slots__ = ("c", "cache", "opened")
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, cache: FrameCache) -> None:
         self.c = connection
+        self.cache = cache
         self.opened: FrameId | None = None
 
     def frame_or_opened(self, frame: FrameId | None) -> FrameId:
@@ -279,6 +281,7 @@ class _Batch:
         return Stored(_inserted(done))
 
     def close_frame(self, op: CloseFrame) -> Stored:
+        self.cache.drop(op.frame)
         done = self.c.execute("UPDATE loop_frames SET active = 0 WHERE id = ? AND active = 1", (op.frame,))
         return Stored(op.frame, changed=done.rowcount > 0)
 
@@ -302,6 +305,8 @@ class _Batch:
             newest = head or None
             self.c.execute("UPDATE loop_frames SET head = NULL WHERE id = ?", (frame,))
         parent = newest if op.parent == "head" else op.parent
+        if parent != newest:
+            self.cache.drop(frame)
         if len(op.calls) > CALLS_A_MESSAGE:
             raise StoreError(f"one message may have {CALLS_A_MESSAGE} calls, not {len(op.calls)}")
         written = _dump([(clean(call.tool_use_id), clean(call.name), clean(call.arguments)) for call in op.calls])
@@ -334,9 +339,10 @@ class _Batch:
         return Stored(message, tuple(CallId(first + index) for index in range(len(calls))), use_ids, parent=parent)
 
     def update_message(self, op: UpdateMessage) -> Stored:
-        row = self.c.execute("SELECT metadata FROM loop_messages WHERE id = ?", (op.message,)).fetchone()
+        row = self.c.execute("SELECT metadata, frame FROM loop_messages WHERE id = ?", (op.message,)).fetchone()
         if row is None:
             raise StoreError(f"message {op.message!r} does not exist; it may have been deleted")
+        self.cache.drop(row[1])
         if op.status is not None:
             self.c.execute("UPDATE loop_messages SET status = ? WHERE id = ?", (op.status, op.message))
         if op.metadata is not None:
@@ -347,6 +353,7 @@ class _Batch:
     def _need_call(self, call: CallId) -> bool:
         message, index = divmod(call, CALLS_A_MESSAGE)
         row = self.c.execute("SELECT call_count FROM loop_messages WHERE id = ?", (message,)).fetchone()
+        self.cache.call_changed(MessageId(message))
         return row is not None and index < row[0]
 
     def resolve_call(self, op: ResolveCall) -> Stored:
@@ -401,11 +408,13 @@ class _Batch:
             row = self.c.execute("SELECT frame FROM loop_messages WHERE id = ?", (op.message,)).fetchone()
             if row is None or row[0] != op.frame:
                 raise StoreError(f"message {op.message!r} is not part of frame {op.frame!r}")
+        self.cache.drop(op.frame)
         head = op.message if op.message is not None else _FIRST
         self.c.execute("UPDATE loop_frames SET head = ? WHERE id = ?", (head, op.frame))
         return Stored(op.frame)
 
     def save_checkpoint(self, op: SaveCheckpoint) -> Stored:
+        self.cache.drop(op.frame)
         done = self.c.execute(
             "INSERT INTO loop_checkpoints(frame, covered_up_to, created_at, tokens_before, model, summary)"
             " VALUES (?,?,?,?,?,?)",
@@ -494,7 +503,10 @@ class _Batch:
 
     def load_frame(self, op: LoadFrame) -> Stored:
         frame = self.frame_or_opened(op.frame)
-        return Stored(frame, loaded=_load(self.c, frame))
+        loaded = _load(self.c, frame, self.cache.get(self.c, frame))
+        if loaded is not None:
+            self.cache.put(loaded)
+        return Stored(frame, loaded=loaded)
 
     def add_draft(self, op: AddDraft) -> Stored:
         done = self.c.execute(
@@ -533,8 +545,8 @@ _APPLY: dict[type[Any], Callable[[_Batch, Any], Stored]] = {
 }
 
 
-def _apply(c: Connection, ops: Sequence[Op]) -> tuple[Stored, ...]:
-    batch = _Batch(c)
+def _apply(c: Connection, ops: Sequence[Op], cache: FrameCache) -> tuple[Stored, ...]:
+    batch = _Batch(c, cache)
     results: list[Stored] = []
     try:
         for op in ops:
@@ -585,11 +597,14 @@ _PATH = """WITH RECURSIVE path(id, parent) AS (
     UNION ALL SELECT m.id, m.parent FROM path JOIN loop_messages m ON m.id = path.parent"""
 
 
-def _load(c: Connection, frame: FrameId) -> LoadedFrame | None:
+def _load(c: Connection, frame: FrameId, known: LoadedFrame | None = None) -> LoadedFrame | None:
+    """Read a frame; ``known`` is what was read of it before and still holds, so only what follows is read."""
     row = c.execute(f"SELECT {_FRAME} FROM loop_frames WHERE id = ?", (frame,)).fetchone()
     if row is None:
         return None
     found = _frame(row)
+    if known is not None and known.frame.head is not None:
+        return _grown(c, found, known)
     # The walk from the head stops at the first message a checkpoint covers, so a checkpoint made on another branch
     # does not count here.
     rows = c.execute(
@@ -608,6 +623,19 @@ def _load(c: Connection, frame: FrameId) -> LoadedFrame | None:
             checkpoint = _checkpoint(covered)
             rows = rows[1:]
     return LoadedFrame(found, tuple(_message(c, row) for row in rows if row[4] != "failed"), checkpoint)
+
+
+def _grown(c: Connection, found: Frame, known: LoadedFrame) -> LoadedFrame:
+    if found.head == known.frame.head:
+        return LoadedFrame(found, known.messages, known.checkpoint)
+    rows = c.execute(
+        _PATH
+        + " WHERE path.parent > :known)"
+        + f" SELECT {_MESSAGE} FROM loop_messages WHERE id IN (SELECT id FROM path) ORDER BY id",
+        {"head": found.head, "known": known.frame.head},
+    ).fetchall()
+    added = tuple(_message(c, row) for row in rows if row[4] != "failed")
+    return LoadedFrame(found, known.messages + added, known.checkpoint)
 
 
 def _history(c: Connection, frame: FrameId, head: int | None, before: int | None, limit: int) -> HistoryPage:
@@ -635,7 +663,8 @@ def _history(c: Connection, frame: FrameId, head: int | None, before: int | None
     return HistoryPage(items, items[0].message.id if more and items else None, checkpoints)
 
 
-def _delete(c: Connection, conversation: ConversationId) -> None:
+def _delete(c: Connection, conversation: ConversationId, cache: FrameCache) -> None:
+    cache.clear()
     newest = c.execute("SELECT max(id) FROM loop_messages").fetchone()[0]
     for (frame,) in c.execute("SELECT id FROM loop_frames WHERE conversation = ?", (conversation,)).fetchall():
         c.execute(
@@ -668,6 +697,8 @@ class SqliteStore:
     def __init__(self, db: Database, *, owns: bool = False) -> None:
         self.db = db
         self._owns = owns
+        self._cache = FrameCache()
+        db.on_rollback(self._cache.clear)
 
     @classmethod
     async def open(cls, path: str | Path, *, key: bytes | None = None) -> SqliteStore:
@@ -681,7 +712,7 @@ class SqliteStore:
         return cls(db, owns=True)
 
     def apply(self, ops: Sequence[Op]) -> Awaitable[tuple[Stored, ...]]:
-        return self.db.submit(_apply, tuple(ops))
+        return self.db.submit(_apply, tuple(ops), self._cache)
 
     async def root(self, conversation: ConversationId) -> Frame | None:
         def read(c: Connection) -> Frame | None:
@@ -821,7 +852,7 @@ class SqliteStore:
         return await self.db.read(read)
 
     async def delete_conversation(self, conversation: ConversationId) -> None:
-        await self.db.write(_delete, conversation)
+        await self.db.write(_delete, conversation, self._cache)
 
     async def close(self) -> None:
         if self._owns:

@@ -13,7 +13,6 @@ from collections.abc import Coroutine, Iterable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-
 from skald_core.api import API_VERSION
 from skald_core.chat.agents import load_agents
 from skald_core.db import schema

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 import stat
@@ -138,6 +139,28 @@ async def test_a_refused_write_leaves_no_folder_behind(fs: UserFs, home: Path, r
     await refused(fs.write_text("old/new/deep/a.txt", "x", expect=FileVersion("sha256:0")))
     await refused(fs.append_text("old/new/deep/a.txt", "x", expect=FileVersion("sha256:0")))
     assert list((home / "old").iterdir()) == []
+
+
+@pytest.mark.parametrize("links", [True, False])
+async def test_a_new_file_never_replaces_one_that_just_appeared(
+    fs: UserFs, home: Path, refused: Any, monkeypatch: pytest.MonkeyPatch, links: bool
+) -> None:
+    """Between the last check and the rename another program makes the file: it wins. A disk without links still works."""
+    real = os.link
+
+    def link(source: str, target: str, **options: Any) -> None:
+        if not links:
+            raise PermissionError(errno.EPERM, "no hard links here")
+        (home / target).write_text("theirs")
+        real(source, target, **options)
+
+    monkeypatch.setattr(os, "link", link)
+    if links:
+        assert (await refused(fs.write_text("a.txt", "mine", expect=ABSENT))).code == "exists"
+    else:
+        assert (await fs.write_text("a.txt", "mine", expect=ABSENT)).created
+    assert os.listdir(home) == ["a.txt"]
+    assert (home / "a.txt").read_text() == ("theirs" if links else "mine")
 
 
 async def test_concurrent_optimistic_writes_have_one_winner(fs: UserFs) -> None:

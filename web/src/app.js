@@ -281,7 +281,9 @@ export class SkaldApp extends SkElement {
       case "page":
         return html`<sk-plugin-host .plugin=${route.params.plugin} .page=${route.params.page}></sk-plugin-host>`;
       default:
-        return html`<sk-empty icon="signpost-split" .text=${t("page.unknown")}><a class="btn" href="/">${t("page.home")}</a></sk-empty>`;
+        return html`<sk-page .title=${t("page.unknown_title")}>
+          <sk-empty icon="signpost-split" .text=${t("page.unknown")}><a class="btn" href="/">${t("page.home")}</a></sk-empty>
+        </sk-page>`;
     }
   }
 
@@ -301,9 +303,9 @@ export class SkaldApp extends SkElement {
     const dock = !onChat && this._dockShown();
     const overlay = !onChat && !WIDE.matches;
     return html`<div class="shell ${onChat ? "on-chat" : "on-page"} ${rail ? "rail" : ""} ${dock ? "dock" : ""}">
-        <a class="skip" href="#main" @click=${(/** @type {Event} */ e) => (e.preventDefault(), this._skip())}>${t("page.skip")}</a>
         ${narrow && this._drawer ? html`<div class="scrim" @click=${() => (this._drawer = false)}></div>` : nothing}
-        <div class="side ${this._drawer ? "open" : ""}" ?inert=${narrow && !this._drawer}>
+        <nav class="side ${this._drawer ? "open" : ""}" aria-label=${t("side.label")} ?inert=${narrow && !this._drawer}>
+          <a class="skip" href="#main" @click=${(/** @type {Event} */ e) => (e.preventDefault(), this._skip())}>${t("page.skip")}</a>
           <sk-side-bar
             ?rail=${rail}
             ?drawer=${narrow}
@@ -314,7 +316,7 @@ export class SkaldApp extends SkElement {
             @sk-help=${() => /** @type {any} */ (this.renderRoot.querySelector("sk-help"))?.show()}
           ></sk-side-bar>
           ${narrow || rail ? nothing : this._handle("side")}
-        </div>
+        </nav>
         <main id="main" tabindex="-1" ?hidden=${onChat} ?inert=${(narrow && this._drawer) || (overlay && this._sheet)}>
           <div class="bar">
             ${narrow ? this._menuButton() : nothing}

@@ -128,7 +128,7 @@ async def test_the_first_message_loads_the_model(
     (made,) = codec.made
     assert made["base_url"].startswith("http://127.0.0.1:")
     assert made["infos"] == {model: library.info(model)}
-    assert made["max_retries"] == 0
+    assert made["max_retries"] == 1
     await provider.close()
     assert codec.closed == 1
 

@@ -72,6 +72,13 @@ def test_other_spellings_are_understood(name: str, raw: dict[str, Any], expected
     assert {key: getattr(taken, key) for key in expected} == expected
 
 
+@pytest.mark.parametrize(("path", "shown"), [("./n//a.md", "n/a.md"), ("/root/n/a.md", "n/a.md"), ("../x", "../x")])
+def test_a_call_names_its_file_in_one_way(path: str, shown: str) -> None:
+    """What cards show and link to is the canonical path; one that is no path is shown as written."""
+    tool = TOOLS["read_file"]
+    assert tool.target_path(tool.validate({"path": path})) == shown
+
+
 @pytest.mark.parametrize(
     ("name", "raw", "words"),
     [

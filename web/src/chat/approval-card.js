@@ -21,6 +21,7 @@ export class SkApproval extends SkElement {
     request: { attribute: false },
     showConversation: { type: Boolean },
     selected: { type: Boolean, reflect: true },
+    level: { type: Number },
     _busy: { state: true },
     _problem: { state: true },
     _more: { state: true },
@@ -32,6 +33,7 @@ export class SkApproval extends SkElement {
     /** @type {HumanRequest} */ this.request = /** @type {any} */ (null);
     /** link to the conversation, where the card stands outside of it */ this.showConversation = false;
     this.selected = false;
+    /** of its heading */ this.level = 4;
     /** @type {string} */ this._busy = "";
     this._problem = "";
     this._more = false;
@@ -144,7 +146,7 @@ export class SkApproval extends SkElement {
     return html`<article tabindex="-1" aria-labelledby="who" aria-keyshortcuts="A D">
       <header>
         <sk-icon name=${toolIcon(request.icon)}></sk-icon>
-        <h3 id="who"><span class="agent" dir="auto">${request.agent || t("approval.assistant")}</span> ${t("approval.asks")} <span dir="auto">${tt(request.title) || request.tool}</span></h3>
+        <p id="who" role="heading" aria-level=${this.level}><span class="agent" dir="auto">${request.agent || t("approval.assistant")}</span> ${t("approval.asks")} <span dir="auto">${tt(request.title) || request.tool}</span></p>
         ${risk === "high" ? html`<span class="chip fail"><sk-icon name="exclamation-triangle"></sk-icon>${t("approval.risk_high")}</span>` : nothing}
       </header>
       ${thing ? html`<p class="thing"><code>${thing}</code></p>` : nothing}
@@ -254,7 +256,7 @@ export class SkApproval extends SkElement {
         color: var(--wait);
         margin-block-start: 0.1rem;
       }
-      h3 {
+      #who {
         flex: 1;
         font-size: var(--size-m);
         font-weight: 600;

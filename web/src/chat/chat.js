@@ -436,7 +436,12 @@ export class SkChat extends SkElement {
     const { info } = this.model;
     const title = info?.title || (this.conversationId === null ? t("chat.new") : this.model.loaded ? t("chat.untitled") : "");
     const items = this.conversationId === null ? [] : this._menuItems();
-    return html`<header>
+    const heading = this.docked
+      ? html`<h2 class="name" dir="auto" title=${title} @dblclick=${() => this.rename()}>${title}</h2>`
+      : this.hasAttribute("empty")
+        ? html`<p class="name">${title}</p>`
+        : html`<h1 class="name" dir="auto" title=${title} @dblclick=${() => this.rename()}>${title}</h1>`;
+    return html`<div class="head">
       <slot name="start"></slot>
       <div class="title">
         ${this._renaming
@@ -455,11 +460,11 @@ export class SkChat extends SkElement {
               }}
               @blur=${(/** @type {Event} */ e) => this._saveTitle(/** @type {HTMLInputElement} */ (e.target).value)}
             />`
-          : html`<h2 dir="auto" title=${title} @dblclick=${() => this.rename()}>${title}</h2>`}
+          : heading}
       </div>
       ${items.length ? html`<sk-menu align="end" small .label=${t("chat.menu")} .items=${items}></sk-menu>` : nothing}
       <slot name="end"></slot>
-    </header>`;
+    </div>`;
   }
 
   /** @private @returns {import("../ui/menu.js").MenuItem[]} */
@@ -563,6 +568,7 @@ export class SkChat extends SkElement {
     const noModel = app.models.data !== null && !app.models.data.some((m) => m.enabled);
     this.toggleAttribute("empty", empty);
     return html`${this._header()}
+      ${this.docked ? nothing : html`<h2 class="sr">${t("chat.log")}</h2>`}
       <div class="scroller" tabindex="-1">
         <div class="column" role="log" aria-live="off" aria-label=${t("chat.log")}>
           ${model.problem
@@ -682,7 +688,7 @@ export class SkChat extends SkElement {
         min-inline-size: 0;
         background: var(--ground);
       }
-      header {
+      .head {
         display: flex;
         align-items: center;
         gap: var(--s2);
@@ -694,7 +700,7 @@ export class SkChat extends SkElement {
         flex: 1;
         min-inline-size: 0;
       }
-      h2 {
+      .name {
         font-size: var(--size-s);
         font-weight: 600;
         overflow: hidden;
@@ -921,8 +927,6 @@ export class SkChat extends SkElement {
       }
       .card h2 {
         font-size: var(--size-m);
-        padding: 0;
-        white-space: normal;
       }
       .card > sk-icon {
         --icon-size: 1.75rem;

@@ -38,7 +38,7 @@ export class SkDiff extends SkElement {
     const rows = layOut(hunks, this._whole ? Infinity : undefined);
     // A new file has no old side: one column of numbers says as much.
     const fresh = hunks.every((h) => h.lines.every((l) => l.old === null));
-    return html`<div class="scroll" tabindex="0" role="region" aria-label=${t("diff.of", { path: this.path })}>
+    return html`<div class="scroll" tabindex="0" role="group" aria-label=${t("diff.of", { path: this.path })}>
       <table class=${fresh ? "fresh" : ""}>
         <tbody>
           ${rows.map((row) => {

@@ -128,6 +128,7 @@ export class SkInboxPage extends SkElement {
                       data-id=${String(r.id)}
                       .request=${r}
                       .showConversation=${true}
+                      .level=${2}
                       ?selected=${this._at === String(r.id)}
                       @sk-answered=${(/** @type {CustomEvent} */ e) => this._wasAnswered(e.detail)}
                       @focusin=${() => (this._at = String(r.id))}

@@ -336,6 +336,7 @@ export class SkModelsPage extends SkElement {
       ${!manage ? html`<sk-notice>${t("models.not_allowed")}</sk-notice>` : nothing}
       ${manage && adding
         ? html`<section class="add" aria-label=${t("models.add")}>
+            <h2 class="sr">${t("models.add")}</h2>
             ${none ? html`<p class="soft">${t("models.none")}</p>` : nothing}
             ${this._types.error
               ? html`<sk-error .text=${describeError(this._types.error)} .retry=${() => this._types.load()}></sk-error>`

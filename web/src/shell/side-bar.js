@@ -184,7 +184,7 @@ export class SkSideBar extends SkElement {
     const items = (searching ? (this._found ?? []) : list.items).filter((c) => !list.hidden.has(String(c.id)));
     const pages = app.pages.data ?? [];
     const initial = (me.display_name || me.username).trim().slice(0, 1).toUpperCase();
-    return html`<nav aria-label=${t("side.label")}>
+    return html`<div class="bar">
       <div class="top">
         <a class="brand" href="/" aria-label=${t("side.home")}><span class="name">Skald</span></a>
         <button class="btn plain icon" aria-label=${t("side.toggle")} title="${t("side.toggle")} (${showKeys("mod+shift+s")})" @click=${() => this.emit("sk-toggle-side")}>
@@ -255,7 +255,7 @@ export class SkSideBar extends SkElement {
           </span>
         </sk-menu>
       </div>
-    </nav>`;
+    </div>`;
   }
 
   /** @private @param {HTMLElement} list */
@@ -272,7 +272,7 @@ export class SkSideBar extends SkElement {
         background: var(--side);
         border-inline-end: 1px solid var(--line);
       }
-      nav {
+      .bar {
         display: flex;
         flex-direction: column;
         block-size: 100%;

@@ -49,7 +49,7 @@ export class SkTable extends SkElement {
             @input=${(/** @type {Event} */ e) => (this._query = /** @type {HTMLInputElement} */ (e.target).value)}
           />`
         : nothing}
-      <div class="scroll" tabindex="0" role="region" aria-label=${this.label || nothing}>
+      <div class="scroll" tabindex="0" role="group" aria-label=${this.label || nothing}>
         <table>
           <thead>
             <tr>

@@ -21,7 +21,7 @@ import threading
 from pathlib import Path
 from typing import Any, TextIO
 
-POLITENESS = 5
+POLITENESS = 2
 """Added niceness: a busy model must not make the pages slow."""
 
 

@@ -116,7 +116,7 @@ class LocalProvider:
             base_url=endpoint.base_url,
             api_key=endpoint.key,
             infos={model: self._library.info(model)},
-            max_retries=0,
+            max_retries=1,  # a kept connection may have been closed by the child just now
         )
         self._inner[model] = (endpoint, inner)
         return inner

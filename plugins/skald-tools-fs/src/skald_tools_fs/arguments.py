@@ -102,7 +102,11 @@ class FileTool(skald.Tool, Generic[A]):
         return value
 
     def target_path(self, arguments: Any) -> str | None:
-        return str(arguments.path)
+        path = str(arguments.path)
+        try:
+            return skald.UserFs.display(path)
+        except skald.FilesError:  # said when the call is judged or run
+            return path
 
     @staticmethod
     def files(ctx: skald.ToolContext) -> skald.UserFs:
