@@ -187,26 +187,29 @@ class Database:
             if len(batch) == 1:
                 self._run(connection, batch[0])
                 if batch[0].error is not None:
-                    self._roll_back(connection, "ROLLBACK")
+                    self._forget()
+                    connection.execute("ROLLBACK")
                     return
             else:
                 for job in batch:
                     connection.execute("SAVEPOINT job")
                     self._run(connection, job)
-                    if job.error is not None and connection.in_transaction:
-                        self._roll_back(connection, "ROLLBACK TO job")
+                    if job.error is not None:
+                        self._forget()
+                        if connection.in_transaction:
+                            connection.execute("ROLLBACK TO job")
                     connection.execute("RELEASE job")
             connection.execute("COMMIT")
         except BaseException as error:  # noqa: BLE001 -- the writer thread must answer every waiter and live on
+            self._forget()
             if connection.in_transaction:
-                self._roll_back(connection, "ROLLBACK")
+                connection.execute("ROLLBACK")
             for job in batch:
                 job.error = job.error or _translate(error, self.path)
 
-    def _roll_back(self, connection: Connection, statement: str) -> None:
+    def _forget(self) -> None:
         for forget in self._on_rollback:
             forget()
-        connection.execute(statement)
 
     def on_rollback(self, forget: Callable[[], object]) -> None:
         """Call ``forget`` on the writer thread whenever writes are undone: for what jobs remember beside the database."""

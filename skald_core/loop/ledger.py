@@ -1,4 +1,4 @@
-"""Applies ordered migrations and remembers them in ``schema_ledger(component, version, applied_at, checksum)``."""
+"""Applies ordered migrations and remembers each in ``schema_ledger``: component, version, when, checksum, and who wrote it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Migration = str | Callable[[Connection], None]
 
 _LEDGER = """CREATE TABLE IF NOT EXISTS schema_ledger(
     component TEXT NOT NULL, version INTEGER NOT NULL, applied_at INTEGER NOT NULL, checksum TEXT NOT NULL,
-    PRIMARY KEY (component, version)) WITHOUT ROWID"""
+    written_by TEXT NOT NULL DEFAULT '', PRIMARY KEY (component, version)) WITHOUT ROWID"""
 
 
 class SchemaAhead(DatabaseError):
@@ -44,17 +44,23 @@ def _checksum(migration: Migration) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def migrate(connection: Connection, component: str, migrations: Sequence[Migration]) -> int:
+def migrate(connection: Connection, component: str, migrations: Sequence[Migration], writer: str = "") -> int:
     """Apply what ``component`` misses, inside the caller's transaction; returns how many were applied.
 
-    Raises SchemaAhead when the ledger knows more versions than ``migrations`` has.
+    ``writer`` names the program and version that does so, for whoever finds the file too new. Raises SchemaAhead when the
+    ledger knows more versions than ``migrations`` has.
     """
     connection.execute(_LEDGER)
-    row = connection.execute("SELECT max(version) FROM schema_ledger WHERE component = ?", (component,)).fetchone()
-    applied = int(row[0] or 0)
+    if not any(row[1] == "written_by" for row in connection.execute("PRAGMA table_info(schema_ledger)")):
+        connection.execute("ALTER TABLE schema_ledger ADD COLUMN written_by TEXT NOT NULL DEFAULT ''")
+    row = connection.execute(
+        "SELECT version, written_by FROM schema_ledger WHERE component = ? ORDER BY version DESC LIMIT 1", (component,)
+    ).fetchone()
+    applied = int(row[0]) if row is not None else 0
     if applied > len(migrations):
+        by = f", written by {row[1]}" if row[1] else ""
         raise SchemaAhead(
-            f"the data of {component!r} has schema version {applied}, this program knows {len(migrations)}: "
+            f"the data of {component!r} has schema version {applied}{by}; this program knows {len(migrations)}: "
             "start the newer version again, or restore a backup made by this one"
         )
     for version, migration in enumerate(migrations[applied:], applied + 1):
@@ -64,7 +70,7 @@ def migrate(connection: Connection, component: str, migrations: Sequence[Migrati
         else:
             migration(connection)
         connection.execute(
-            "INSERT INTO schema_ledger VALUES (?, ?, ?, ?)",
-            (component, version, int(time.time() * 1000), _checksum(migration)),
+            "INSERT INTO schema_ledger(component, version, applied_at, checksum, written_by) VALUES (?, ?, ?, ?, ?)",
+            (component, version, int(time.time() * 1000), _checksum(migration), writer),
         )
     return len(migrations) - applied

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from skald_core.loop.conformance import CHECKS, Check
-from skald_core.loop.database import Database, WrongKey
+from skald_core.loop.database import Connection, Database, WrongKey
 from skald_core.loop.ledger import SchemaAhead, migrate
 from skald_core.loop.memory_store import MemoryStore
 from skald_core.loop.ops import AppendMessage, NewCall, OpenFrame, ResolveCall, SetHead
@@ -55,10 +55,28 @@ async def test_a_ledger_ahead_of_the_code_is_refused(tmp_path: Path) -> None:
     """Data of a newer version is not touched."""
     path = tmp_path / "x.db"
     store = await SqliteStore.open(path, key=KEY)
-    await store.db.write(lambda c: c.execute("INSERT INTO schema_ledger VALUES ('loop', 99, 0, 'x')").rowcount)
+    insert = "INSERT INTO schema_ledger VALUES ('loop', 99, 0, 'x', 'skald 9.1')"
+    await store.db.write(lambda c: c.execute(insert).rowcount)
     await store.close()
-    with pytest.raises(SchemaAhead, match="newer version"):
+    with pytest.raises(SchemaAhead, match=r"version 99, written by skald 9\.1; this program knows 1: start the newer"):
         await SqliteStore.open(path, key=KEY)
+
+
+async def test_a_ledger_from_before_its_writer_column_gets_one(tmp_path: Path) -> None:
+    """An older file is brought up to date, and later steps say who applied them."""
+    db = await Database.open(tmp_path / "x.db", key=KEY)
+
+    def older(c: Connection) -> None:
+        c.execute(
+            "CREATE TABLE schema_ledger(component, version, applied_at, checksum, PRIMARY KEY(component, version))"
+        )
+        c.execute("INSERT INTO schema_ledger VALUES ('c', 1, 0, 'x')")
+
+    await db.write(older)
+    assert await db.write(migrate, "c", ("CREATE TABLE one(a)", "CREATE TABLE two(a)"), "skald 0.2") == 1
+    rows = await db.read(lambda c: c.execute("SELECT version, written_by FROM schema_ledger ORDER BY 1").fetchall())
+    assert rows == [(1, ""), (2, "skald 0.2")]
+    await db.close()
 
 
 async def test_a_failing_migration_leaves_no_trace(tmp_path: Path) -> None:

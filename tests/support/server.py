@@ -36,7 +36,7 @@ class ServerProcess:
         self.setup_token = ""
         self.started_at = 0.0
 
-    def start(self, timeout: float = 60.0) -> ServerProcess:
+    def start(self, timeout: float = 60.0, *, port: int = 0) -> ServerProcess:
         env = {
             k: v for k, v in os.environ.items() if not k.startswith("SKALD_") or k == "SKALD_STRICT_PLUGINS"
         } | self._env

@@ -332,7 +332,7 @@ export class SkModelsPage extends SkElement {
     const adding = this._adding || none;
     const editor = this._editor;
     return html`<sk-page .title=${t("nav.models")} .purpose=${t("models.purpose")}>
-      ${manage && !none ? html`<sk-button slot="action" variant="primary" icon=${adding ? "x-lg" : "plus-lg"} @click=${() => (this._adding = !this._adding)}>${adding ? t("action.close") : t("models.add")}</sk-button>` : nothing}
+      ${manage && !none ? html`<sk-button slot="action" .variant=${adding ? "" : "primary"} icon=${adding ? "x-lg" : "plus-lg"} @click=${() => (this._adding = !this._adding)}>${adding ? t("action.close") : t("models.add")}</sk-button>` : nothing}
       ${!manage ? html`<sk-notice>${t("models.not_allowed")}</sk-notice>` : nothing}
       ${manage && adding
         ? html`<section class="add" aria-label=${t("models.add")}>

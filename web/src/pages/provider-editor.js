@@ -260,7 +260,7 @@ export class SkProviderEditor extends SkElement {
         ${this._models()}
       </div>
       <sk-button slot="actions" @click=${() => (this.open = false)}>${t("action.cancel")}</sk-button>
-      <sk-button slot="actions" variant="primary" ?busy=${this._saving} @click=${this._save}>
+      <sk-button slot="actions" .variant=${result && !result.ok ? "" : "primary"} ?busy=${this._saving} @click=${this._save}>
         ${result && !result.ok ? t("provider.save_anyway") : count ? t("provider.save_with", { count }) : t("action.save")}
       </sk-button>
     </sk-dialog>`;

@@ -189,6 +189,9 @@ export class SkPalette extends SkElement {
         color: var(--text);
         font-size: var(--size-m);
       }
+      input:focus-visible {
+        outline: none;
+      }
       input::placeholder {
         color: var(--text-faint);
         opacity: 1;
