@@ -13,6 +13,7 @@ from skald_core.chat.human import HumanRequests
 from skald_core.files.userfs import UserFs
 from skald_core.identity.models import User
 from skald_core.loop import gate as loop_gate
+from skald_core.loop.errors import ToolError
 from skald_core.loop.gate import Ask, PendingCall, Suspend, Verdict
 from skald_core.plugins.contributions import Allow, Choice, Deny, GateCall, Require
 from skald_core.plugins.dispatcher import Dispatcher
@@ -62,7 +63,14 @@ class PluginGate:
         self._opening = asyncio.Lock()
 
     async def judge(self, calls: Sequence[PendingCall]) -> Sequence[Verdict]:
-        return [await self._judge(call) for call in calls]
+        verdicts: list[Verdict] = []
+        for call in calls:
+            verdict = await self._judge(call)
+            if not isinstance(verdict, Ask):
+                # Judged anew after a restart, the call may need nobody any more: its old card must not stay.
+                await self._requests.withdraw(call.context.conversation, int(call.context.call_id))
+            verdicts.append(verdict)
+        return verdicts
 
     async def _judge(self, call: PendingCall) -> Verdict:
         try:
@@ -137,7 +145,10 @@ class PluginGate:
                 "tell the person what you wanted to do, they can raise it again."
             )
         if require.on_answer is not None:
-            await require.on_answer(answer)
+            try:
+                await require.on_answer(answer)
+            except ToolError as error:  # what was shown is no longer what would happen; the model is told
+                return loop_gate.Deny(str(error))
         if answer.allow:
             return loop_gate.Allow()
         note = f" They wrote: {answer.note}" if answer.note else ""

@@ -77,6 +77,7 @@ class HumanRequests:
         self._changed = changed
         self._waiters: dict[str, asyncio.Future[Answer | None]] = {}
         self._released = False
+        self._pending_calls: dict[tuple[str, int], str] = {}
 
     async def open(
         self,
@@ -170,6 +171,18 @@ class HumanRequests:
             waiter.set_result(answer)
         self._changed(stored)
         return stored
+
+    async def withdraw(self, conversation: str, call_id: int) -> None:
+        """Cancel the pending request of a call that needs no answer any more; without one this does nothing."""
+        known = self._pending_calls.pop((conversation, call_id), None)
+        if known is not None:
+            await self._end(known, "cancelled")
+
+    async def load(self) -> None:
+        """Remember which calls have a pending request from before this start."""
+        query = "SELECT conversation, call_id, id FROM human_requests WHERE status='pending' AND call_id IS NOT NULL"
+        rows = await self._db.read(lambda c: c.execute(query).fetchall())
+        self._pending_calls = {(row[0], row[1]): row[2] for row in rows}
 
     async def _end(self, request_id: str, status: Status) -> None:
         values = (status, self._now(), request_id)

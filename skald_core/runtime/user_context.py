@@ -100,6 +100,7 @@ class UserContext:
     async def open(cls, app: Skald, user: User, database: Database) -> UserContext:
         """Make the context and take up what a crash or stop interrupted."""
         context = cls(app, user, database)
+        await context.requests.load()
         await context.agent.recover()
         return context
 

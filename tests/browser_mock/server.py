@@ -120,7 +120,7 @@ class Conversation:
     def changed(self) -> None:
         self.world.broadcast({"type": "conversation_changed", "conversation_info": self.info()})
 
-    def add(self, role: str, content: str, **fields: Any) -> Json:
+    def add(self, role: str, content: str, *, alone: bool = False, **fields: Any) -> Json:
         ident = next(self.world.ids)
         node: Json = {
             "id": ident, "parent": self.head, "siblings": [ident], "role": role, "content": content, "reasoning": "", "status": "ok",
@@ -128,6 +128,8 @@ class Conversation:
             "created_at": time.time(), "calls": [], **fields,
         }  # fmt: skip
         self.nodes[ident] = node
+        if not alone:
+            node["siblings"] = [n["id"] for n in self.nodes.values() if n["parent"] == node["parent"] and n["role"] == role]
         self.head = ident
         self.updated = time.time()
         return node
@@ -367,8 +369,8 @@ class World:
         if history:
             conversation = self.create("seed-history", f"{history} messages")
             for n in range(history // 2):
-                conversation.add("user", f"Question {n + 1}: what about item {n + 1}?")
-                conversation.add("assistant", f"Answer {n + 1}. " + "It depends on *several* things, such as `size` and colour. " * (1 + n % 5))
+                conversation.add("user", f"Question {n + 1}: what about item {n + 1}?", alone=True)
+                conversation.add("assistant", f"Answer {n + 1}. " + "It depends on *several* things, such as `size` and colour. " * (1 + n % 5), alone=True)
 
     def model(self, provider: str, model: str, title: str, *, weak: bool = False, health: str = "ok", last_error: str | None = None) -> Json:
         return {

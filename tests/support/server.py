@@ -52,7 +52,7 @@ class ServerProcess:
             "--data",
             str(self.data),
             "--port",
-            "0",
+            str(port),
             "--no-input",
             *self._args,
         ]

@@ -17,7 +17,7 @@ const TICK_MS = 1_000;
  * @returns {number} milliseconds until the next try: half fixed, half random, at most 30 s
  */
 export function reconnectDelay(attempt, random = Math.random) {
-  const base = Math.min(30_000, 400 * 2 ** Math.min(attempt, 10));
+  const base = Math.min(4_000, 400 * 2 ** Math.min(attempt, 10));
   return Math.round(base / 2 + (base / 2) * random());
 }
 
