@@ -66,6 +66,21 @@ def _parser() -> argparse.ArgumentParser:
         one.add_argument("id")
         one.add_argument("--url", help="the running server (default: $SKALD_URL or http://127.0.0.1:9000)")
         one.add_argument("--user", help="user name for the running server")
+    user = commands.add_parser("user", help="list, add and help the people of this server")
+    acts = user.add_subparsers(dest="act", required=True, metavar="act")
+    for act, text in (
+        ("list", "who has an account"),
+        ("add", "make an account; its password is asked"),
+        ("reset-password", "a new password for somebody whose data is not encrypted"),
+    ):
+        one = acts.add_parser(act, help=text)
+        one.add_argument("--url", help="the server (default: $SKALD_URL or http://127.0.0.1:9000)")
+        one.add_argument("--user", help="sign in as this administrator")
+        if act != "list":
+            one.add_argument("name")
+        if act == "add":
+            one.add_argument("--role", default="member", help="admin or member (default: %(default)s)")
+            one.add_argument("--not-encrypted", action="store_true", help="do not encrypt their data with their password")
     return parser
 
 
@@ -85,6 +100,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             from skald_core.cli import plugin
 
             return plugin.run(args)
+        if args.command == "user":
+            from skald_core.cli import user
+
+            return user.run(args)
         from skald_core.cli import chat
 
         return chat.run(args)

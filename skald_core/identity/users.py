@@ -182,6 +182,32 @@ class Users:
 
         return await self._db.write(update)
 
+    async def reset_password(self, user_id: str, new: str) -> None:
+        """Give an unencrypted user a new password and end their sessions.
+
+        Raises Conflict ``encrypted`` for an encrypted user: only their own password opens their data.
+        """
+        user = await self.get(user_id)
+        if user.encrypted:
+            raise Conflict(
+                f"{user.username!r} has encrypted data, which only their own password opens; it cannot be reset.",
+                code="encrypted",
+                name=user.username,
+            )
+        check_password(new, user.username)
+        salt = crypto.new_salt()
+        derived = await self._kdf.derive(new, salt)
+        values = (msgspec.json.encode(self._kdf.params).decode(), salt, derived, time.time(), user_id)
+
+        def update(c: Connection) -> None:
+            c.execute(
+                "UPDATE users SET kdf=?, salt=?, password_hash=?, updated_at=?, token_version=token_version+1 WHERE id=?",
+                values,
+            )
+            c.execute("DELETE FROM login_sessions WHERE user_id=?", (user_id,))
+
+        await self._db.write(update)
+
     async def update(self, user_id: str, **changes: str) -> User:
         """Change ``display_name`` or ``locale``."""
         unknown = set(changes) - _EDITABLE

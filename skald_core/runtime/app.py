@@ -298,10 +298,14 @@ class Skald:
         finally:
             self.limiter.leave()
         token = await self.logins.issue(user, version)
-        if (context := self._contexts.get(user.id)) is not None:
-            context.feed.close("signed_out")
+        self.close_sockets(user.id)
         await self.audit(user, "user.password", user.username)
         return token
+
+    def close_sockets(self, user_id: str) -> None:
+        """End a user's live connections, so that each has to show a session again."""
+        if (context := self._contexts.get(user_id)) is not None:
+            context.feed.close("signed_out")
 
     async def authenticate(self, token: str | None) -> User | None:
         """The one authorisation function of every surface: an active user with a live session, or None."""

@@ -22,8 +22,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
-import httpx
+import aiohttp
 from websockets.asyncio.client import connect
+from yarl import URL
 
 from tests.support.server import PASSWORD, USERNAME, ServerProcess, add_fake_model
 
@@ -36,7 +37,7 @@ BOUND_30 = 60.0
 class Live:
     """One WebSocket that follows one conversation."""
 
-    def __init__(self, http: httpx.AsyncClient, socket: Any, conversation: str) -> None:
+    def __init__(self, http: aiohttp.ClientSession, socket: Any, conversation: str) -> None:
         self.http = http
         self.socket = socket
         self.conversation = conversation
@@ -45,7 +46,7 @@ class Live:
         """Send a message; (seconds to the first token, all tokens)."""
         body = {"client_id": secrets.token_hex(8), "content": "count"}
         started = time.perf_counter()
-        posted = asyncio.create_task(self.http.post(f"/api/conversations/{self.conversation}/messages", json=body))
+        posted = asyncio.create_task(post(self.http, f"/api/conversations/{self.conversation}/messages", body))
         first = 0.0
         text: list[str] = []
         async for raw in self.socket:
@@ -56,29 +57,37 @@ class Live:
             elif event["type"] == "turn_finished":
                 assert event["outcome"] == "success", event
                 break
-        (await posted).raise_for_status()
+        await posted
         return first, text
 
 
-async def bare(http: httpx.AsyncClient, url: str) -> float:
+async def post(http: aiohttp.ClientSession, path: str, body: Any) -> Any:
+    async with http.post(path, json=body) as answer:
+        answer.raise_for_status()
+        return await answer.json()
+
+
+async def bare(http: aiohttp.ClientSession, url: str) -> float:
+    """The same from the model server itself, with the same client."""
     body = {"model": "fake-model", "stream": True, "messages": [{"role": "user", "content": "count"}]}
     started = time.perf_counter()
     first = 0.0
-    async with http.stream("POST", url + "/chat/completions", json=body) as answer:
-        async for line in answer.aiter_lines():
-            if not first and '"content"' in line:
+    async with http.post(url + "/chat/completions", json=body) as answer:
+        async for line in answer.content:
+            if not first and b'"content"' in line:
                 first = time.perf_counter() - started
     return first
 
 
-async def open_streams(http: httpx.AsyncClient, server: ServerProcess, username: str, count: int) -> list[Live]:
+async def open_streams(http: aiohttp.ClientSession, server: ServerProcess, username: str, count: int) -> list[Live]:
     """Sign a user in; ``count`` sockets, each following a conversation of its own, as so many open tabs would."""
-    (await http.post("/api/auth/login", json={"username": username, "password": PASSWORD})).raise_for_status()
-    headers = {"Cookie": f"skald_session={http.cookies['skald_session']}"}
+    await post(http, "/api/auth/login", {"username": username, "password": PASSWORD})
+    cookie = http.cookie_jar.filter_cookies(URL(server.url))["skald_session"].value
+    headers = {"Cookie": f"skald_session={cookie}"}
     address = "ws" + server.url.removeprefix("http") + "/api/ws"
     lives = []
     for _ in range(count):
-        conversation = (await http.post("/api/conversations", json={})).json()["id"]
+        conversation = (await post(http, "/api/conversations", {}))["id"]
         socket = await connect(address, additional_headers=headers, max_size=None, max_queue=None, proxy=None)
         await socket.send(json.dumps({"type": "subscribe", "conversation": conversation, "epoch": None, "after": None}))
         while json.loads(await socket.recv())["type"] != "snapshot":
@@ -90,10 +99,13 @@ async def open_streams(http: httpx.AsyncClient, server: ServerProcess, username:
 async def measure(server: ServerProcess, llm: str, rounds: int) -> dict[str, Any]:
     async with contextlib.AsyncExitStack() as stack:
 
-        async def client(base_url: str) -> httpx.AsyncClient:
-            return await stack.enter_async_context(httpx.AsyncClient(base_url=base_url, timeout=120, trust_env=False))
+        async def client(base_url: str | None) -> aiohttp.ClientSession:
+            made = aiohttp.ClientSession(
+                base_url, cookie_jar=aiohttp.CookieJar(unsafe=True), connector=aiohttp.TCPConnector(limit=0)
+            )
+            return await stack.enter_async_context(made)
 
-        http = await client("")
+        http = await client(None)
         lives = [
             live
             for username in (USERNAME, *OTHERS)

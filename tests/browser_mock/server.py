@@ -750,8 +750,8 @@ class App:
         return None if self.method == "DELETE" else {}
 
     def do_inbox(self, query: Json, **_: Any) -> Json:
-        wanted = query.get("status", "pending")
-        return {"items": [r for r in self.world.requests.values() if r["status"] == wanted], "pending": len(self.world.pending())}
+        wanted = query.get("status")
+        return {"items": [r for r in reversed(self.world.requests.values()) if wanted in (None, r["status"])], "pending": len(self.world.pending())}
 
     def do_answer(self, ident: str, data: Json, **_: Any) -> Json:
         return self.world.answer(ident, data)

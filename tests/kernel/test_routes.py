@@ -24,7 +24,7 @@ def _routes(app: TestApp) -> list[tuple[str, str]]:
     for route in api.routes:
         if isinstance(route, HTTPRoute) and route.path.startswith("/api") and not route.path.startswith("/api/schema"):
             path = route.path_format
-            for name in ("conversation", "request_id", "provider", "model", "plugin"):
+            for name in ("conversation", "request_id", "provider", "model", "plugin", "user"):
                 path = path.replace("{" + name + "}", "nobody-has-this")
             path = path.replace("{queued}", "7").replace("{locale}", "it")
             found += [(m, path) for m in sorted(route.methods - {"OPTIONS", "HEAD"})]
@@ -233,3 +233,18 @@ async def test_the_openapi_document_is_complete(app: TestApp) -> None:
     for route in api.routes:
         if isinstance(route, HTTPRoute) and route.path.startswith("/api") and not route.path.startswith("/api/schema"):
             assert route.path_format.replace("{", "").replace("}", "") in described
+
+
+async def test_only_an_unencrypted_users_password_can_be_reset(app: TestApp) -> None:
+    """The reset ends their sessions at once; an encrypted user's is refused, and says why."""
+    admin = await app.client()
+    plain = await app.client("bo", "member")
+    sealed = await app.client("cy", "member", encrypted=True)
+    assert plain.user is not None
+    assert sealed.user is not None
+    await admin.post(f"/api/users/{plain.user['id']}/password", {"new": "a fresh password"})
+    assert (await plain.request("GET", "/api/auth/me")).status_code == 401
+    await plain.post("/api/auth/login", {"username": "bo", "password": "a fresh password"})
+    answer = await admin.request("POST", f"/api/users/{sealed.user['id']}/password", {"new": "a fresh password"})
+    assert (answer.status_code, answer.json()["code"]) == (409, "encrypted")
+    assert (await sealed.request("GET", "/api/auth/me")).status_code == 200

@@ -3,7 +3,7 @@
  * that map, and the shared modules plugin pages import. Fails when the chat's script outgrows its budget.
  */
 import { createHash } from "node:crypto";
-import { cp, mkdir, readFile, readdir, rename, rm, writeFile } from "node:fs/promises";
+import { mkdir, readFile, readdir, rename, rm, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -194,7 +194,6 @@ async function build() {
   await writeFile(join(staging, "index.html"), page);
   const digest = createHash("sha256").update(importMap).digest("base64");
   await writeFile(join(staging, "csp.json"), `${JSON.stringify({ script_hashes: [`sha256-${digest}`] }, null, 2)}\n`);
-  await cp(join(web, "THIRD_PARTY.md"), join(staging, "THIRD_PARTY.md"), { force: true }).catch(() => undefined);
 
   // Swap at the end, so that a server never finds half a build.
   const old = `${out}.old`;

@@ -59,16 +59,17 @@ def fakellm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("fakellm")
     config = folder / "fakellm.yaml"
     config.write_text(Path(__file__).with_name("fakellm.yaml").read_text())
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    listening = socket.create_server(("127.0.0.1", 0))
+    port = listening.getsockname()[1]
     process = subprocess.Popen(
-        [sys.executable, "-m", "uvicorn", "fakellm.server:app", "--host", "127.0.0.1", "--port", str(port)],
+        [sys.executable, "-m", "uvicorn", "fakellm.server:app", "--fd", str(listening.fileno())],
+        pass_fds=[listening.fileno()],
         cwd=folder,
         env={**os.environ, "FAKELLM_CONFIG": str(config)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
+    listening.close()
     try:
         _wait_for(f"http://127.0.0.1:{port}/_fakellm/stats", process)
         yield f"http://127.0.0.1:{port}/v1"

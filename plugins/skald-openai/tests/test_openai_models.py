@@ -253,11 +253,11 @@ async def test_a_base_url_without_its_v1(raw: RawServer) -> None:
 
 async def test_nobody_there() -> None:
     """The local service is named where the port tells which it is."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{probe.getsockname()[1]}/v1"
-    with pytest.raises(NetworkError, match="Nothing answers"):
-        await list_models(parse_endpoint(url), "")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+        with pytest.raises(NetworkError, match="Nothing answers"):
+            await list_models(parse_endpoint(url), "")
 
 
 # --- what local servers add ----------------------------------------------------------------------------------------
@@ -273,14 +273,14 @@ def ollama_site() -> Answers:
             **more,
         }
 
-    names = ("running:7b", "set:7b", "default:1.7b", "embed:latest", "cloud:480b", "gone:1b")
+    names = ("running:7b", "set:7b", "default:1.7b", "vectors:latest", "cloud:480b", "gone:1b")
     return {
         "/v1/models": listed(*({"id": name, "owned_by": "library"} for name in names)),
         "/api/ps": {"models": [{"model": "running:7b", "context_length": 16384}]},
         "/api/show running:7b": shown(["completion", "tools", "vision"], 131072, "7.6B"),
         "/api/show set:7b": shown(["completion"], 131072, "7.6B", 'stop "x"\nnum_ctx                        8192'),
         "/api/show default:1.7b": shown(["completion", "tools", "thinking"], 40960, "2.0B"),
-        "/api/show embed:latest": shown(["embedding"], 2048, "137M"),
+        "/api/show vectors:latest": shown(["embedding"], 2048, "137M"),
         "/api/show cloud:480b": shown(["completion", "tools"], 262144, "480B", remote_host="https://ollama.example"),
     }
 
@@ -364,10 +364,10 @@ async def test_discovery(raw: RawServer) -> None:
     site(raw, ollama_site())
     site(other, {"/v1/models": ("401 No", {"error": {"message": "key?"}})})
     site(page, {"/v1/models": "<html>my home page</html>"})
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        closed = f"http://127.0.0.1:{probe.getsockname()[1]}/v1"
-    found = await discover([closed, page.url, raw.url, other.url], within=20)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        closed = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+        found = await discover([closed, page.url, raw.url, other.url], within=20)
     assert [(server.title, server.settings) for server in found] == [
         ("Ollama", {"base_url": raw.url}),
         (f"127.0.0.1:{other.port}", {"base_url": other.url}),

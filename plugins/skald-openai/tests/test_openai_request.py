@@ -525,6 +525,8 @@ def test_what_the_admin_set_is_never_taken_away() -> None:
     """A refusal of an extra setting is the admin's to see."""
     reply = refusal("temperature is not supported", "temperature")
     assert learn(reply, ask(extra={"temperature": 2})) is None
+    effort = refusal("reasoning_effort is not supported", "reasoning_effort")
+    assert learn(effort, ask(extra={"reasoning_effort": "high"})) is None
     cap = refusal("max_tokens is not supported", "max_tokens")
     assert learn(cap, ask(extra={"max_tokens": 5})) is None
 

@@ -74,7 +74,7 @@ QUICK = RetryPolicy(max_retries=3, base=0.08)
 @pytest.fixture
 def patient(make: Make, llmock):  # type: ignore[no-untyped-def]  # llmock's own fixture
     """A provider that really sleeps, since llmock judges by the clock."""
-    return make(llmock.base_url("openai"), api_key="llmock-test-key", retry=QUICK, timeout=0.5, sleep=asyncio.sleep)
+    return make(llmock.base_url("openai"), api_key="llmock-test-key", retry=QUICK, timeout=1.0, sleep=asyncio.sleep)
 
 
 def said(events) -> str:  # type: ignore[no-untyped-def]

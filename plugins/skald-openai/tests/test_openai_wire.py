@@ -208,6 +208,31 @@ async def test_a_call_cut_by_the_length(raw: RawServer, make: Make) -> None:
     assert not [event for event in events if isinstance(event, CallEnd)]
 
 
+async def test_the_length_is_the_reason_even_when_a_call_is_whole(raw: RawServer, make: Make) -> None:
+    """More may have been meant to follow."""
+
+    async def script(wire: Wire) -> None:
+        call = {"index": 0, "function": {"name": "read_file", "arguments": "{}"}}
+        await wire.events(chunk(tool_calls=[call]), chunk(finish="length"))
+
+    raw.answer(script)
+    events = await collect(make(raw.url), ask(tools=(READ_FILE,)))
+    assert CallEnd("made_1") in events
+    assert end_of(events).stop_reason == "max_tokens"
+
+
+async def test_text_that_was_kept_back_comes_before_the_call(raw: RawServer, make: Make) -> None:
+    """A lone '<' might have begun a thought; it did not, and its place is where it was said."""
+
+    async def script(wire: Wire) -> None:
+        call = {"index": 0, "id": "c", "function": {"name": "read_file", "arguments": "{}"}}
+        await wire.events(chunk("<"), chunk(tool_calls=[call]), chunk(finish="stop"))
+
+    raw.answer(script)
+    events = await collect(make(raw.url), ask(tools=(READ_FILE,)))
+    assert events[1:3] == [TextDelta("<"), CallStart("c", "read_file")]
+
+
 async def test_thoughts_in_the_text(raw: RawServer, make: Make) -> None:
     """A server without a reasoning parser passes the tags through."""
 
@@ -509,6 +534,7 @@ def streaming_error(payload: Any, event: str = "") -> Any:
         ({"error": {"code": "context_length_exceeded", "message": "x"}}, "", ContextLengthError),
         ({"error": {"message": "something"}}, "", ServerError),
         ({"message": "something"}, "error", ServerError),
+        ({"code": 429}, "error", RateLimitError),
         ("boom", "error", ServerError),
         (
             {"choices": [{"delta": {}, "finish_reason": "error", "error": {"code": 429, "message": "x"}}]},
@@ -558,10 +584,10 @@ async def test_a_cut_stream(raw: RawServer, make: Make, cut: str) -> None:
 
 async def test_nothing_listens(make: Make) -> None:
     """The usual reason is named."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    error = await failing(make(f"http://127.0.0.1:{port}/v1"))
+    with socket.socket() as taken:  # bound but not listening: nobody else can take the port meanwhile
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        error = await failing(make(f"http://127.0.0.1:{port}/v1"))
     assert type(error) is NetworkError
     assert str(error) == f"Nothing answers at http://127.0.0.1:{port}. Is the model server running?"
 
@@ -863,6 +889,23 @@ async def test_a_refused_field_is_left_out_from_then_on(raw: RawServer, make: Ma
     last = raw.heard[-1].body
     assert last["max_completion_tokens"] == 7
     assert "stream_options" not in last
+
+
+async def test_calls_refused_at_the_same_time_all_learn(raw: RawServer, make: Make) -> None:
+    """The second one's lesson is known already, and still its request is worth sending again."""
+    both = asyncio.Barrier(2)
+
+    async def script(wire: Wire) -> None:
+        if "stream_options" in raw.heard[-1].body:
+            await both.wait()
+            await wire.whole(json.dumps(err("unknown field stream_options")), "400 Bad")
+        else:
+            await hello(wire)
+
+    raw.answer(script)
+    provider = make(raw.url)
+    answers = await asyncio.gather(collect(provider, ask("a")), collect(provider, ask("b")))
+    assert [text_of(events) for events in answers] == ["Hello", "Hello"]
 
 
 async def test_a_server_that_refuses_everything_is_not_asked_for_ever(raw: RawServer, make: Make) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from litestar import Request, Response, get, post, put
 from litestar.datastructures import Cookie
-from litestar.params import JSONBody
+from litestar.params import FromPath, JSONBody
 
 from skald_core.errors import Conflict
 from skald_core.identity.models import User
@@ -50,6 +50,10 @@ class ProfileBody(msgspec.Struct):
 
 class PasswordBody(msgspec.Struct):
     old: Secret
+    new: Secret
+
+
+class ResetBody(msgspec.Struct):
     new: Secret
 
 
@@ -205,4 +209,13 @@ async def add_user(request: AnyRequest, data: JSONBody[UserBody]) -> User:
     return made.user
 
 
-HANDLERS = (setup_state, setup, login, logout, me, profile, password, users, add_user)
+@post("/api/users/{user:str}/password", guards=[capability("users.manage")], status_code=204)
+async def reset_password(request: AnyRequest, user: FromPath[str], data: JSONBody[ResetBody]) -> None:
+    """Give an unencrypted user a new password; their sessions and sockets end before this answers."""
+    app = runtime(request)
+    await app.users.reset_password(user, data.new)
+    app.close_sockets(user)
+    await app.audit(caller(request), "user.reset_password", user)
+
+
+HANDLERS = (setup_state, setup, login, logout, me, profile, password, users, add_user, reset_password)

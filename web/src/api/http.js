@@ -25,6 +25,9 @@ export class ApiError extends Error {
   }
 }
 
+/** The session is gone, or the server started again and needs the password to open the person's data. */
+const SIGNED_OUT = new Set(["not_signed_in", "locked"]);
+
 /** Fires `signed-out` when a call is refused because the session ended, `reached` and `unreached` as the network goes. */
 export const apiEvents = new EventTarget();
 
@@ -98,7 +101,7 @@ async function call(method, path, body, options = {}) {
       title: typeof problem.title === "string" ? problem.title : "",
       body: problem,
     });
-    if (error.status === 401 && error.code === "not_signed_in" && !options.quiet) apiEvents.dispatchEvent(new Event("signed-out"));
+    if (error.status === 401 && SIGNED_OUT.has(error.code) && !options.quiet) apiEvents.dispatchEvent(new Event("signed-out"));
     throw error;
   }
   return data;

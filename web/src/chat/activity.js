@@ -22,6 +22,13 @@ const LONG = 4000;
 
 const STATE_ICONS = { running: "arrow-repeat", awaiting: "hourglass-split", done: "check-lg", failed: "exclamation-circle", cancelled: "slash-circle", rejected: "x-circle" };
 
+/** What a running tool says of itself, such as the step a helper is at; else its summary. @param {Call} call */
+function doing(call) {
+  const progress = /** @type {any} */ (call.progress);
+  const said = call.state === "running" && progress && typeof progress === "object" ? (progress.step ?? progress.message ?? progress.text) : "";
+  return (typeof said === "string" && said.trim()) || call.summary || call.path || "";
+}
+
 /** @param {string} raw */
 function pretty(raw) {
   try {
@@ -118,7 +125,7 @@ export class SkActivity extends SkElement {
     const calls = this.steps.filter((s) => s.kind === "call");
     const current = this._current();
     if (this._waiting()) return { icon: "hourglass-split", tone: "wait", words: t("activity.waiting"), more: "" };
-    if (current?.kind === "call") return { icon: "", tone: "run", words: this._name(current.call), more: current.call.summary || current.call.path || "" };
+    if (current?.kind === "call") return { icon: "", tone: "run", words: this._name(current.call), more: doing(current.call) };
     if (current?.kind === "reasoning") return { icon: "", tone: "run", words: t("activity.thinking"), more: reasoningSummary(current.text) };
     const failed = calls.filter((s) => s.kind === "call" && s.call.state === "failed").length;
     const refused = calls.filter((s) => s.kind === "call" && s.call.state === "rejected").length;
@@ -188,7 +195,7 @@ export class SkActivity extends SkElement {
       <button class="step ${call.state}" aria-expanded=${open ? "true" : "false"} @click=${() => this._toggleStep(step.key)}>
         <sk-icon name=${toolIcon(call.icon)}></sk-icon>
         <span class="name" dir="auto">${this._name(call)}</span>
-        <span class="what" dir="auto">${call.summary || call.path || ""}</span>
+        <span class="what" dir="auto">${doing(call)}</span>
         <span class="time">${ms ? i18n.duration(ms) : nothing}</span>
         <sk-icon class="state" name=${STATE_ICONS[call.state] ?? "wrench"} .label=${t(`call.${call.state}`)}></sk-icon>
         <sk-icon class="chevron" name="chevron-down"></sk-icon>

@@ -633,6 +633,7 @@ export class SkChat extends SkElement {
             ?running=${running}
             ?stopping=${this._stopping}
             ?disabled=${model.problem !== null}
+            ?blocked=${noModel}
             .placeholder=${running ? t("composer.placeholder_queue") : noModel ? t("composer.placeholder_no_model") : ""}
             @sk-send=${(/** @type {CustomEvent} */ e) => this._send(e.detail)}
             @sk-stop=${() => this.stop()}

@@ -15,6 +15,7 @@ export class SkComposer extends SkElement {
     running: { type: Boolean },
     stopping: { type: Boolean },
     disabled: { type: Boolean },
+    blocked: { type: Boolean },
     placeholder: {},
     _filled: { state: true },
   };
@@ -25,6 +26,7 @@ export class SkComposer extends SkElement {
     this.running = false;
     this.stopping = false;
     this.disabled = false;
+    /** writing is possible, sending is not, e.g. without a model */ this.blocked = false;
     this.placeholder = "";
     this._filled = false;
     /** @private @type {ReturnType<typeof setTimeout> | undefined} */ this._saving = undefined;
@@ -113,7 +115,7 @@ export class SkComposer extends SkElement {
   /** @private */
   _send() {
     const text = this.value;
-    if (!text.trim() || this.disabled) return;
+    if (!text.trim() || this.disabled || this.blocked) return;
     if (!this.emit("sk-send", text)) return;
     this.value = "";
     this._save();
@@ -158,7 +160,7 @@ export class SkComposer extends SkElement {
             ? nothing
             : html`<button
                 class="round send"
-                ?disabled=${!this._filled || this.disabled}
+                ?disabled=${!this._filled || this.disabled || this.blocked}
                 aria-label=${this.running ? t("composer.queue") : t("composer.send")}
                 title=${this.running ? t("composer.queue") : t("composer.send")}
                 @click=${this._send}

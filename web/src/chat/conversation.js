@@ -50,7 +50,7 @@ export class Conversation extends EventTarget {
     this._handlers = {
       snapshot: (e) => this._snapshot(e),
       turn_started: (e) => {
-        this.turn = { run_id: e.run_id, started_at: e.started_at };
+        this.turn = { run_id: e.run_id, started_at: e.started_at ?? Date.now() / 1000 };
         this.outcome = null;
         this._emit("started");
       },
@@ -207,6 +207,7 @@ export class Conversation extends EventTarget {
       this.live = null;
     }
     if (this.turn) this.outcome = null;
+    else if (e.last_turn) this.outcome = { outcome: e.last_turn.outcome, duration_ms: 0, error: e.last_turn.error ?? null };
     this.loaded = true;
     this.problem = null;
     this._emit("snapshot");

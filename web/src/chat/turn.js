@@ -211,24 +211,26 @@ export class SkTurn extends SkElement {
     if (this.last && this.running) return nothing;
     const final = this.view.answers.at(-1) ?? null;
     const outcome = this.last ? this.outcome : null;
-    const error = final?.error ?? outcome?.error ?? null;
-    const failed = final?.status === "failed" || outcome?.outcome === "error";
+    const error = final?.error ?? (final ? null : this.view.prompt?.error) ?? outcome?.error ?? null;
+    const ended = outcome?.outcome ?? error?.kind ?? "";
+    const stopped = ended === "aborted" || ended === "cancelled";
+    const interrupted = ended === "interrupted";
     const partial = final?.status === "partial";
-    const stopped = outcome?.outcome === "aborted" || error?.kind === "cancelled" || error?.kind === "aborted";
-    const unanswered = this.last && !final && this.view.prompt !== null && this.view.prompt.role === "user";
-    if (!failed && !partial && !stopped && outcome?.outcome !== "interrupted" && !unanswered) return nothing;
-    const canAct = this.last;
-    const words = failed ? "" : stopped ? t("turn.stopped") : unanswered && !outcome ? t("turn.unanswered") : t("turn.interrupted");
-    const acts = canAct
-      ? html`${partial || (stopped && final) ? html`<button class="btn small" @click=${() => this._act("continue")}>${t("turn.continue")}</button>` : nothing}
+    const failed = !stopped && !interrupted && (final?.status === "failed" || ended === "error" || error !== null);
+    const unanswered = this.last && !final && this.view.prompt?.role === "user";
+    if (!failed && !partial && !stopped && !interrupted && !unanswered) return nothing;
+    const acts = this.last
+      ? html`${partial ? html`<button class="btn small" @click=${() => this._act("continue")}>${t("turn.continue")}</button>` : nothing}
           <button class="btn small" @click=${() => this._act("retry")}><sk-icon name="arrow-clockwise"></sk-icon>${t("turn.retry")}</button>`
       : nothing;
-    if (failed || error?.message) {
+    if (failed) {
       return html`<sk-error .text=${tt(error?.message) || t("turn.failed")} .details=${error?.detail ?? ""}>
         <span class="row">${acts}</span>
       </sk-error>`;
     }
-    return html`<p class="ended"><sk-icon name=${stopped ? "stop-circle" : "exclamation-triangle"}></sk-icon><span>${words}</span>${acts}</p>`;
+    const words = stopped ? t("turn.stopped") : unanswered && !interrupted ? t("turn.unanswered") : t("turn.interrupted");
+    // A turn that is about to begin looks unanswered for a moment; the words wait that long.
+    return html`<p class="ended ${unanswered && !stopped && !interrupted ? "late" : ""}"><sk-icon name=${stopped ? "stop-circle" : "exclamation-triangle"}></sk-icon><span>${words}</span>${acts}</p>`;
   }
 
   /** @private @param {Message} message */
@@ -439,6 +441,15 @@ export class SkTurn extends SkElement {
       }
       .ended > sk-icon {
         color: var(--wait);
+      }
+      .late {
+        animation: appear 1ms 1.2s both;
+      }
+      @keyframes appear {
+        from {
+          opacity: 0;
+          visibility: hidden;
+        }
       }
       .pulse {
         inline-size: 0.5rem;

@@ -206,11 +206,20 @@ class AppState extends EventTarget {
     let entry = this._open.get(id);
     if (!entry) {
       const model = new Conversation(id);
+      let branched = false;
       const sync = new ConversationSync(id, {
         send: (message) => socket.send(message),
         apply: (event) => {
-          if (event.type === "history_changed") return sync.restart();
+          if (event.type === "history_changed") {
+            branched = true;
+            return sync.restart();
+          }
           model.apply(event);
+          // Events name a new message without its siblings; after a branch was opened, a snapshot tells them.
+          if (branched && (event.type === "user_message" || event.type === "turn_finished")) {
+            branched = event.type === "user_message";
+            sync.restart();
+          }
           if (event.type === "snapshot") this.outbox?.settleAcked(id);
           if (event.type === "snapshot" || event.type === "user_message" || event.type === "queue_changed") this.outbox?.settle((c) => model.knows(c), id);
           if (event.type === "snapshot" && model.info) this.conversations.upsert(model.info);

@@ -21,7 +21,7 @@ export class SkInboxPage extends SkElement {
     /** @type {"pending" | "answered"} */ this._filter = "pending";
     /** id of the selected request @type {string | null} */ this._at = null;
     /** answered while the page was open: they stay where they were @type {Map<string, HumanRequest>} */ this._recent = new Map();
-    /** @private */ this._answered = new Resource(async () => /** @type {HumanRequest[]} */ ((await api.get("/api/inbox", { query: { status: "answered" } })).items));
+    /** @private */ this._answered = new Resource(async () => /** @type {HumanRequest[]} */ ((await api.get("/api/inbox")).items.filter((/** @type {HumanRequest} */ r) => r.status !== "pending")));
     new Watch(this, app.inbox);
     new Watch(this, this._answered);
     new Watch(this, app);

@@ -33,6 +33,8 @@ def main() -> None:
     if hasattr(os, "nice"):
         with contextlib.suppress(OSError):
             os.nice(POLITENESS)
+    # Threads that spin while they wait for each other lose most of their speed as soon as anything else wants a processor.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     try:
         import xllamacpp
     except ImportError as error:

@@ -89,13 +89,10 @@ class OpenAIProvider:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         """One call; see the protocol. Raises the typed errors of ``skald_core.api`` and never anything of httpx."""
         dialect = self._dialects.setdefault(request.model, Dialect(self._endpoint.service, request.model))
+        body, content = await _build(request, dialect)
         retries = lessons = 0
         started = False
         while True:
-            if is_heavy(request):
-                body, content = await asyncio.to_thread(_build, request, dialect)
-            else:
-                body, content = _build(request, dialect)
             committed = False
             failure: Failure
             try:
@@ -113,9 +110,15 @@ class OpenAIProvider:
             # Outside of the handler, so that what is raised or awaited from here on drags no exception along.
             if committed:
                 raise failure.error
-            if self._learns(failure, dialect, body, request) and lessons < MAX_LESSONS:
-                lessons += 1
-                continue
+            if failure.reply is not None and failure.error.status in (400, 422) and lessons < MAX_LESSONS:
+                # Another call may have learnt the same meanwhile: what counts is whether the request is another now.
+                dialect.learn(failure.reply, body, request.extra)
+                body, adjusted = await _build(request, dialect)
+                if adjusted != content:
+                    log.info("%s: adjusted the request for %s after a refusal", self._endpoint.label, request.model)
+                    content = adjusted
+                    lessons += 1
+                    continue
             wait = self._retry.wait(retries, failure.retry_after, self._jitter()) if failure.retryable else None
             if wait is None:
                 raise failure.error
@@ -126,14 +129,6 @@ class OpenAIProvider:
     async def close(self) -> None:
         """Refuse new calls; close the connections once the calls under way have ended."""
         await self._transport.close()
-
-    def _learns(self, failure: Failure, dialect: Dialect, body: dict[str, Any], request: ModelRequest) -> bool:
-        if failure.reply is None or failure.error.status not in (400, 422):
-            return False
-        learnt = dialect.learn(failure.reply, body, request.extra)
-        if learnt:
-            log.info("%s: adjusted the request for %s after a refusal", self._endpoint.label, request.model)
-        return learnt
 
     async def _attempt(self, request: ModelRequest, content: bytes) -> AsyncGenerator[StreamEvent, None]:
         import httpx
@@ -169,7 +164,12 @@ class OpenAIProvider:
             )
 
 
-def _build(request: ModelRequest, dialect: Dialect) -> tuple[dict[str, Any], bytes]:
+async def _build(request: ModelRequest, dialect: Dialect) -> tuple[dict[str, Any], bytes]:
+    """The body and its bytes; off the event loop when there is much of it."""
+    return await asyncio.to_thread(_build_now, request, dialect) if is_heavy(request) else _build_now(request, dialect)
+
+
+def _build_now(request: ModelRequest, dialect: Dialect) -> tuple[dict[str, Any], bytes]:
     body = build_body(request, dialect)
     try:
         return body, encode_body(body)
