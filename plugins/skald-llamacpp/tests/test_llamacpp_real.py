@@ -1,6 +1,6 @@
 """The true model in the true runtime. Not part of the usual run: ``./test.sh real``, or ``pytest -m real``.
 
-The model file is looked for where ``SKALD_STARTER_MODEL`` says, or in the data folder of this checkout.
+The model is the one the project's own run keeps: ``starter.gguf`` in the folder ``SKALD_TEST_MODELS``.
 """
 
 from __future__ import annotations
@@ -13,17 +13,16 @@ from typing import Any
 
 import httpx
 import pytest
-
 import skald_llamacpp
-from skald_core.api import PluginContext
 from skald_llamacpp.gguf import read_gguf
 from skald_llamacpp.index import load_index
 from skald_llamacpp.library import Library
 from skald_llamacpp.servers import Endpoint, ServerFailure
 
+from skald_core.api import PluginContext
+
 pytestmark = pytest.mark.real
 
-STARTER = "qwen2.5-coder-1.5b-instruct-q4_k_m"
 SYSTEM = (
     "You are a helpful personal assistant. You work with the user's files through tools. "
     "To create or change a file, call the tool. Use file paths exactly as the user writes them."
@@ -46,11 +45,11 @@ TOOLS = [
 
 @pytest.fixture
 def model_file() -> Path:
-    named = os.environ.get("SKALD_STARTER_MODEL")
-    path = Path(named) if named else Path("data/plugins/llamacpp/models") / f"{STARTER}.gguf"
+    folder = os.environ.get("SKALD_TEST_MODELS") or Path.home() / ".cache" / "skald-test"
+    path = Path(folder) / "starter.gguf"
     if not path.is_file():
-        pytest.skip(f"no model at {path}; download it on the page, or set SKALD_STARTER_MODEL")
-    return path.resolve()
+        pytest.skip(f"no model at {path}; run ./test.sh real, which fetches it")
+    return path
 
 
 @pytest.fixture

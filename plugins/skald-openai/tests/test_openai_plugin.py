@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from openai_testkit import RawServer, Wire, ask
@@ -83,6 +84,32 @@ def test_importing_loads_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['skald_openai']"
+
+
+def test_what_is_loaded_after_the_start() -> None:
+    """The first message finds everything in place, and loading it warns of nothing."""
+    code = "import sys, skald_openai; skald_openai._load(); print('httpx' in sys.modules, 'skald_openai.provider' in sys.modules)"
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "True True"
+
+
+def test_the_readmes_snippets_work() -> None:
+    """What authors copy runs; what admins copy is JSON."""
+    text = (PACKAGE.parent.parent / "README.md").read_text(encoding="utf-8")
+    (python,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    found: dict[str, Any] = {"ctx": _Context(), "key": "random"}
+    exec(python, found)
+    assert found["provider"].info("model").context_window == 8192
+    (settings,) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
+    assert json.loads(settings)["top_p"] == 0.9
+
+
+class _Context:
+    """As much of a plugin's context as the snippet uses."""
+
+    def service(self, protocol: type[Any]) -> Any:
+        (service,) = skald_openai.skald_services()
+        return service.instance if protocol is service.protocol else None
 
 
 def test_only_the_public_surface_is_imported() -> None:

@@ -56,7 +56,7 @@ def skald_web_pages() -> Sequence[skald.WebPage]:
         skald.WebPage(
             page_id="models",
             title="plugin.llamacpp.page.title",
-            icon="cpu",
+            icon="pc-display",
             entry="web/models.js",
             admin_only=True,
             priority=60,

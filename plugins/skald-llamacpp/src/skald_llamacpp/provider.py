@@ -60,7 +60,6 @@ class LocalProvider:
     def __init__(self, ctx: PluginContext, library: Library) -> None:
         self._ctx = ctx
         self._library = library
-        self._inner: dict[str, tuple[Endpoint, Provider]] = {}
 
     def info(self, model: str) -> ModelInfo:
         return self._library.info(model)
@@ -81,7 +80,7 @@ class LocalProvider:
             try:
                 server = await self._library.server(request.model)
                 async with server.use() as endpoint:
-                    inner = await self._provider(request.model, endpoint)
+                    inner = self._codec(request.model, endpoint)
                     try:
                         async with aclosing(inner.stream(request)) as events:  # type: ignore[type-var]  # a generator
                             async for event in events:
@@ -97,29 +96,27 @@ class LocalProvider:
                         if shown or last or not await server.ended(endpoint):
                             raise
                         self._ctx.log.warning("the process of %s ended during a call: %s", request.model, error)
+                    finally:
+                        await inner.close()
             except ServerFailure as failure:
                 raise self._error(failure) from None
 
-    async def _provider(self, model: str, endpoint: Endpoint) -> Provider:
-        """The codec for this very process; a new process has another port and key."""
-        held = self._inner.get(model)
-        if held is not None:
-            if held[0] == endpoint:
-                return held[1]
-            del self._inner[model]
-            await held[1].close()
+    def _codec(self, model: str, endpoint: Endpoint) -> Provider:
+        """A codec for one call.
+
+        It is not kept: llama.cpp's server now and then closes a connection on which the next request follows a stream at
+        once, so connections are not used twice. To this machine a new one costs a fraction of a millisecond.
+        """
         make = self._ctx.service(ChatCompletions)  # type: ignore[type-abstract]  # looked up by its protocol
         if make is None:
             raise ConfigError(self._ctx.t("error.no_codec"))
-        inner = make(
+        return make(
             provider_id=self.id,
             base_url=endpoint.base_url,
             api_key=endpoint.key,
             infos={model: self._library.info(model)},
-            max_retries=1,  # a kept connection may have been closed by the child just now
+            max_retries=1,
         )
-        self._inner[model] = (endpoint, inner)
-        return inner
 
     def _error(self, failure: ServerFailure) -> ModelGoneError | ServerError:
         from skald_llamacpp.texts import tell
@@ -128,7 +125,4 @@ class LocalProvider:
         return ModelGoneError(text) if failure.code in _GONE else ServerError(text)
 
     async def close(self) -> None:
-        """Close the connections. The processes belong to the plugin and end with it."""
-        held, self._inner = self._inner, {}
-        for _, inner in held.values():
-            await inner.close()
+        """Nothing to do: connections end with their calls, processes with the plugin."""
