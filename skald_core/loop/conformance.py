@@ -319,7 +319,9 @@ async def held_input_stays_held_until_one_is_taken(store: Store) -> None:
     assert done.changed and not nothing.changed
     await store.apply([Enqueue(A, "z")])
     assert [(q.content, q.held) for q in await store.queued(A)] == [("x", True), ("y", True), ("z", False)]
-    await store.apply([EditQueued(y, "Y"), Dequeue(x, frame)])
+    await store.apply([EditQueued(y, "Y"), Dequeue((await store.queued(A))[2].id, frame)])
+    assert [(q.content, q.held) for q in await store.queued(A)] == [("x", True), ("Y", True)]
+    await store.apply([Enqueue(A, "z"), Dequeue(x, frame)])
     assert [(q.content, q.held) for q in await store.queued(A)] == [("Y", False), ("z", False)]
 
 

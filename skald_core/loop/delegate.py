@@ -36,7 +36,7 @@ class AsyncTask(msgspec.Struct, frozen=True):
 
 
 class AsyncExecutor(Protocol):
-    """Takes work that goes on after the turn. The result comes back through ``Session.deliver``."""
+    """Takes work that goes on after the turn. The result comes back through ``Session.deliver_result``."""
 
     async def submit(self, ctx: ToolContext, task: AsyncTask) -> str:
         """Store the task durably and return its id at once."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -47,6 +47,8 @@ from skald_core.loop.events import (
     RoundStartedEvent,
     SubagentEvent,
     SystemEvent,
+    ToolCallEndEvent,
+    ToolCallStartEvent,
     UsageEvent,
     UserEvent,
 )
@@ -65,11 +67,12 @@ from skald_core.loop.ops import (
     SaveCheckpoint,
     SettleCalls,
     UpdateMessage,
+    message_from,
 )
 from skald_core.loop.profile import Limits, Profile, SystemContext, SystemPrompt
 from skald_core.loop.projection import CANCELLED, Projection, current_media
 from skald_core.loop.provider import CallDelta, ModelHandle, ReasoningDelta, TextDelta
-from skald_core.loop.records import Call, Checkpoint, Frame, LoadedFrame, Message
+from skald_core.loop.records import Call, Checkpoint, Frame, LoadedFrame, Message, QueuedInput
 from skald_core.loop.scheduler import Scheduler
 from skald_core.loop.services import Committer, Emit, Outcome, Services, TurnState
 from skald_core.loop.text_calls import TextCallHold, parse_text_calls
@@ -85,7 +88,7 @@ from skald_core.loop.types import (
     WireMessage,
 )
 
-__all__ = ("FrameRun", "ask_prompt_hook", "refuse", "user_event")
+__all__ = ("FrameRun", "ask_prompt_hook", "delivered_events", "refuse", "user_event")
 
 log = logging.getLogger(__name__)
 
@@ -151,10 +154,10 @@ class FrameRun:
 
     # -- the whole of it ---------------------------------------------------------------------------------------------
 
-    async def run(self, opened: UserEvent | None = None, broken: Exception | None = None) -> Outcome:
+    async def run(self, *opened: Event, broken: Exception | None = None) -> Outcome:
         """Work until the frame has an answer, fails, or is stopped. Raises CancelledError only when the process ends.
 
-        Emits everything but the turn's ``result``. ``opened`` is the user event that begins it, told after ``system``;
+        Emits everything but the turn's ``result``. ``opened`` are the events that begin it, told after ``system``;
         ``broken`` is why the frame cannot work at all.
         """
         try:
@@ -170,7 +173,7 @@ class FrameRun:
             log.exception("a turn failed unexpectedly")
             return await self._failed(TurnFailed(error))
 
-    async def _run(self, opened: UserEvent | None, broken: Exception | None) -> Outcome:
+    async def _run(self, opened: Sequence[Event], broken: Exception | None) -> Outcome:
         selection = broken
         try:
             if broken is None:
@@ -187,8 +190,8 @@ class FrameRun:
                 tuple(sorted(tool.name for tool in registry)), self._resumed, frame.depth, frame.parent_call,
             )
         )  # fmt: skip
-        if opened is not None:
-            self._emit(opened)
+        for event in opened:
+            self._emit(event)
         if selection is not None:
             raise TurnFailed(selection)
         pending = await self._take_up(registry)
@@ -538,30 +541,39 @@ class FrameRun:
         added = False
         waiting = {item.id: item for item in await self._services.store.queued(self._frame.conversation)}
         for queued, told in list(self._turn.steering.items()):
+            # Taken out only once it is dealt with: what an error leaves here is answered when the turn ends.
             item = waiting.get(queued)
-            self._turn.steering.pop(queued, None)
             if item is None:
                 refuse(told, ConfigError("the steering message was deleted before it was used"))
-                continue
-            verdict = await self.ask_prompt_hook(
-                Prompt(item.conversation, item.content, "steer", item.attachments, item.metadata)
-            )
-            if isinstance(verdict, Block):
-                await self._commit.commit(DeleteQueued(queued))
-                refuse(told, HookError(verdict.reason))
-                continue
-            context = verdict.text if verdict is not None else ""
-            at = self._services.clock()
-            (stored,) = await self._commit.commit(Dequeue(queued, self._frame.id, context, at))
-            message = await self._services.store.message(MessageId(stored.id))
-            assert message is not None
-            self._messages.append(message)
-            self._head = message.id
-            added = True
-            self._emit(user_event(self._frame, message, "steering", queued))
-            if told is not None and not told.done():
-                told.set_result(message.id)
+            else:
+                added = await self._join(item, told) or added
+            self._turn.steering.pop(queued, None)
         return added
+
+    async def _join(self, item: QueuedInput, told: asyncio.Future[MessageId] | None) -> bool:
+        """Make a steering message part of the turn. False when a hook refuses it."""
+        verdict = await self.ask_prompt_hook(
+            Prompt(item.conversation, item.content, "steer", item.attachments, item.metadata)
+        )
+        if isinstance(verdict, Block):
+            await self._commit.commit(DeleteQueued(item.id))
+            refuse(told, HookError(verdict.reason))
+            return False
+        context = verdict.text if verdict is not None else ""
+        op = Dequeue(item.id, self._frame.id, context, self._services.clock())
+        (stored,) = await self._commit.commit(op)
+        made = message_from(item, op)
+        message = Message(
+            id=MessageId(stored.id), frame=self._frame.id, parent=self._head, role="user", content=made.content,
+            synthetic=made.synthetic, client_id=item.client_id, attachments=made.attachments, metadata=made.metadata,
+            created_at=op.at,
+        )  # fmt: skip
+        self._messages.append(message)
+        self._head = message.id
+        self._emit(user_event(self._frame, message, "steering", item.id))
+        if told is not None and not told.done():
+            told.set_result(message.id)
+        return True
 
     async def ask_prompt_hook(self, prompt: Prompt) -> Block | AddContext | None:
         return await ask_prompt_hook(self._services, prompt, self._limits, self._frame.id, self._emit)
@@ -778,7 +790,7 @@ class FrameRun:
             if parent.depth + 1 > self._limits.depth:
                 raise ConfigError(f"sub-agents may nest {self._limits.depth} deep; do this part here instead")
         profile = await self._services.profiles(parent.conversation, agent)
-        opened: UserEvent | None = None
+        opened: tuple[Event, ...] = ()
         if not resumed:
             at = self._services.clock()
             frame, said = await self._commit.commit(
@@ -786,7 +798,7 @@ class FrameRun:
                 AppendMessage(None, "agent", prompt, at=at),
             )
             child_id = FrameId(frame.id)
-            opened = UserEvent(parent.conversation, child_id, MessageId(said.id), prompt, "agent", created_at=at)
+            opened = (UserEvent(parent.conversation, child_id, MessageId(said.id), prompt, "agent", created_at=at),)
         self._scheduler.closing[ctx.call_id] = child_id
         loaded = await store.load(child_id)
         assert loaded is not None
@@ -797,7 +809,7 @@ class FrameRun:
         token = self._token.child()
         run = FrameRun(self._services, self._turn, loaded, profile, token=token, emit=emit, resumed=resumed)
         began = time.perf_counter()
-        outcome = await run.run(opened)
+        outcome = await run.run(*opened)
         emit(
             ResultEvent(
                 parent.conversation, child_id, self._turn.run_id, outcome.kind, outcome.stop_reason, self._turn.usage,
@@ -818,6 +830,24 @@ def user_event(frame: Frame, message: Message, subtype: Any, queued: int | None 
         frame.conversation, frame.id, message.id, message.content, subtype, message.parent, message.client_id,
         message.attachments, message.metadata, queued, message.created_at,
     )  # fmt: skip
+
+
+def delivered_events(frame: Frame, message: Message) -> Iterator[Event]:
+    """What tells of a finished task's message: an assistant message whose one call has its result already."""
+    views = tuple(CallView(c.id, c.tool_use_id, c.name, c.arguments) for c in message.calls)
+    yield AssistantEvent(
+        frame.conversation, frame.id, message.id, message.content, "", views, "tool_use", parent=message.parent,
+        created_at=message.created_at,
+    )  # fmt: skip
+    for call in message.calls:
+        yield ToolCallStartEvent(
+            frame.conversation, frame.id, message.id, call.id, call.tool_use_id, call.name,
+            msgspec.json.decode(call.arguments), call.name,
+        )  # fmt: skip
+        yield ToolCallEndEvent(
+            frame.conversation, frame.id, message.id, call.id, call.tool_use_id, call.name, "done", False,
+            call.result or "", "json",
+        )  # fmt: skip
 
 
 async def ask_prompt_hook(

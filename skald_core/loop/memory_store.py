@@ -35,6 +35,7 @@ from skald_core.loop.ops import (
     UpdateMessage,
     message_from,
     queued_from,
+    task_result,
 )
 from skald_core.loop.records import (
     CALLS_A_MESSAGE,
@@ -315,8 +316,11 @@ class MemoryStore:
     def _dequeue(self, op: Dequeue) -> Stored:
         item = self._waiting(op.queued)
         self._drop(self._queue, op.queued)
-        self._hold(item.conversation, False)
+        if item.held:
+            self._hold(item.conversation, False)
         stored = self._append_message(message_from(item, op))
+        for call in stored.calls:
+            self._resolve_call(task_result(item, call, op.at))
         if item.client_id:
             message = MessageId(stored.id)
             self._put(self._sends, (item.conversation, item.client_id), (message, None))
@@ -342,7 +346,7 @@ class MemoryStore:
         return Stored()
 
     def _close_run(self, op: CloseRun) -> Stored:
-        waits = bool(self._waiting_in(op.conversation))
+        waits = any(not item.held for item in self._waiting_in(op.conversation))
         return Stored(changed=self._drop(self._runs, op.conversation), queued=waits)
 
     def _add_draft(self, op: AddDraft) -> Stored:

@@ -43,9 +43,12 @@ __all__ = (
     "SetHead",
     "SettleCalls",
     "Stored",
+    "TASK_COMPLETED",
+    "TaskDone",
     "UpdateMessage",
     "message_from",
     "queued_from",
+    "task_result",
 )
 
 
@@ -56,6 +59,14 @@ class NewCall(msgspec.Struct, frozen=True):
     arguments: str
     tool_use_id: str = ""
     state: CallState = "running"
+
+
+class TaskDone(msgspec.Struct, frozen=True):
+    """What a background task came to: the content of queued input of kind ``task``, as JSON."""
+
+    task_id: str
+    title: str
+    result: str
 
 
 class OpenFrame(msgspec.Struct, frozen=True):
@@ -217,7 +228,7 @@ class Dequeue(msgspec.Struct, frozen=True):
 
 
 class HoldQueue(msgspec.Struct, frozen=True):
-    """Mark what waits as held: a restart does not begin with it. The next :class:`Dequeue` lets all of it go on."""
+    """Mark what waits as held: a restart does not begin with it. Taking a held one lets all of it go on."""
 
     conversation: ConversationId
 
@@ -232,7 +243,7 @@ class OpenRun(msgspec.Struct, frozen=True):
 
 
 class CloseRun(msgspec.Struct, frozen=True):
-    """Mark a turn as ended; ``Stored.queued`` tells whether input waits in the conversation."""
+    """Mark a turn as ended; ``Stored.queued`` tells whether input that is not held waits in the conversation."""
 
     conversation: ConversationId
 
@@ -302,17 +313,29 @@ class Stored(msgspec.Struct, frozen=True):
     loaded: LoadedFrame | None = None
 
 
+TASK_COMPLETED = "task_completed"
+"""The name of the call that brings the result of a background task into its conversation."""
+
+
 def message_from(item: QueuedInput, op: Dequeue) -> AppendMessage:
-    """The message waiting input becomes. Its client id is known already; the store moves it to the message."""
+    """The message waiting input becomes. Its client id is known already; the store moves it to the message.
+
+    A task's message has one running call; the store gives it :func:`task_result` at once.
+    """
+    metadata = item.metadata | ({"hook_context": op.context} if op.context else {})
+    if item.kind == "task":
+        task = msgspec.json.decode(item.content, type=TaskDone)
+        call = NewCall(TASK_COMPLETED, msgspec.json.encode({"task_id": task.task_id}).decode())
+        return AppendMessage(op.frame, "assistant", "", synthetic=True, metadata=metadata, calls=(call,), at=op.at)
     return AppendMessage(
-        op.frame,
-        "user",
-        item.content,
-        synthetic=item.kind == "synthetic",
-        attachments=item.attachments,
-        metadata=item.metadata | ({"hook_context": op.context} if op.context else {}),
-        at=op.at,
-    )
+        op.frame, "user", item.content, synthetic=item.kind == "synthetic", attachments=item.attachments,
+        metadata=metadata, at=op.at,
+    )  # fmt: skip
+
+
+def task_result(item: QueuedInput, call: CallId, at: int) -> ResolveCall:
+    """The result of a task's call: what was queued, as it is."""
+    return ResolveCall(call, "done", item.content, "json", at=at)
 
 
 def queued_from(conversation: ConversationId, op: AppendMessage) -> Enqueue:

@@ -45,9 +45,10 @@ CALLS_A_MESSAGE = 4096
 MessageStatus = Literal["ok", "partial", "failed"]
 """``partial``: cut off while streaming, the text so far is kept. ``failed``: shown to people, never sent to a model."""
 
-QueueKind = Literal["user", "synthetic", "steer"]
+QueueKind = Literal["user", "synthetic", "steer", "task"]
 """``user`` waits for the turn's end; ``steer`` joins the running turn at the next round; ``synthetic`` is text no person
-typed (a finished task, a notification) and waits like ``user``."""
+typed (a notification) and waits like ``user``; ``task`` is the result of a background task, JSON that becomes an assistant
+message with a finished ``task_completed`` call."""
 
 
 class Call(msgspec.Struct, frozen=True):

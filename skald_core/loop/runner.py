@@ -12,9 +12,9 @@ from typing import Any, Literal
 import msgspec
 
 from skald_core.loop.errors import AbortError, ConfigError, HookError, LoopError
-from skald_core.loop.events import ErrorEvent, QueueChangedEvent, ResultEvent, UserEvent
+from skald_core.loop.events import ErrorEvent, Event, QueueChangedEvent, ResultEvent
 from skald_core.loop.hooks import Block, NoHooks, Prompt
-from skald_core.loop.kernel import FrameRun, ask_prompt_hook, refuse, user_event
+from skald_core.loop.kernel import FrameRun, ask_prompt_hook, delivered_events, refuse, user_event
 from skald_core.loop.ops import (
     AppendMessage,
     ClearDraft,
@@ -37,7 +37,7 @@ from skald_core.loop.services import Committer, LiveTurn, Outcome, Services, Tur
 from skald_core.loop.subscription import EventHub
 from skald_core.loop.types import Attachment, ConversationId, FrameId, MessageId
 
-__all__ = ("FromQueue", "Opening", "Prompted", "Resumed", "Runner", "Sent", "new_run_id")
+__all__ = ("FromQueue", "Opening", "Prompted", "Resumed", "Runner", "Sent", "Waiting", "new_run_id")
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +78,12 @@ class Resumed(msgspec.Struct, frozen=True):
     ops: tuple[Op, ...] = ()
 
 
-Opening = Prompted | FromQueue | Resumed
+class Waiting(msgspec.Struct, frozen=True):
+    """A turn with what waits, held or not."""
+
+
+Begun = Prompted | FromQueue | Resumed
+Opening = Begun | Waiting
 
 
 def new_run_id() -> str:
@@ -88,12 +93,13 @@ def new_run_id() -> str:
 class _Active:
     """A claimed conversation."""
 
-    __slots__ = ("begun", "frame", "idle", "poked", "refused", "task", "turn", "waits")
+    __slots__ = ("begun", "behind", "frame", "idle", "poked", "refused", "task", "turn", "waits")
 
     def __init__(self) -> None:
         self.begun = False
         self.poked = False  # input was queued since the driver last looked
         self.waits = False  # input waited when the driver last looked
+        self.behind = False  # the message that was to begin a turn waits behind others
         self.refused = False  # a hook refused the queued input the turn was to begin with
         self.task: asyncio.Task[None] | None = None
         self.turn: TurnState | None = None
@@ -185,7 +191,7 @@ class Runner:
         run_id: str = "",
         pin: str | None = None,
     ) -> asyncio.Future[Sent | None]:
-        """Claim the conversation and begin a turn; ``opening=None`` begins with what waits.
+        """Claim the conversation and begin a turn; ``opening=None`` begins with what waits and is not held.
 
         The future holds where the message went once that is stored, or the error that kept it out; None when no new
         message was involved. ``pin`` names a model for this turn. Raises ConfigError when a turn is running.
@@ -202,13 +208,13 @@ class Runner:
         )
         return opened
 
-    def run_queue(self, conversation: ConversationId, profile: Profile | None = None) -> None:
-        """See that what waits gets its turn, now or after the running one."""
+    def run_queue(self, conversation: ConversationId, profile: Profile | None = None, *, held: bool = False) -> None:
+        """See that what waits gets its turn, now or after the running one; ``held`` lets held input go on, too."""
         active = self._active.get(conversation)
         if active is not None:
             active.poked = True
         elif not self.closed:
-            self.start(conversation, None, profile=profile)
+            self.start(conversation, Waiting() if held else None, profile=profile)
 
     def abort(self, conversation: ConversationId, reason: str = "") -> bool:
         """Stop the running turn at once. False when none runs or it is stopping already."""
@@ -279,18 +285,20 @@ class Runner:
         try:
             going = True
             while going:
-                if opening is None:
+                if opening is None or isinstance(opening, Waiting):
                     waiting = await self._services.store.queued(conversation)
-                    if not waiting:
+                    first = next((item for item in waiting if opening is not None or not item.held), None)
+                    if first is None:
                         break
-                    opening = FromQueue(waiting[0])
+                    opening = FromQueue(first)
                 elif isinstance(opening, Prompted) and opening.queue and type(self._services.hooks) is not NoHooks:
                     opening = await self._behind_queue(conversation, opening, opened)
                 ended = await self._turn(conversation, active, opening, profile, run_id, pin, opened)
                 # After a stop or a failure what waits is held: it goes on with the next message or Session.run_queue.
                 going = ended is None or active.refused or ended.subtype in ("success", "interrupted")
                 going = going and (active.waits or active.poked)
-                opening, run_id, pin = None, new_run_id(), None
+                opening = Waiting() if active.behind else None
+                run_id, pin = new_run_id(), None
                 active.turn = None
                 if not going:
                     self._release(conversation, active)  # who reads the result may begin the next turn at once
@@ -307,7 +315,7 @@ class Runner:
 
     async def _behind_queue(
         self, conversation: ConversationId, prompt: Prompted, opened: asyncio.Future[Sent | None]
-    ) -> Opening:
+    ) -> Begun:
         """Queue a message behind held ones, if there are any, and begin with the first of them."""
         waiting = await self._services.store.queued(conversation)
         if not waiting:
@@ -325,7 +333,7 @@ class Runner:
         self,
         conversation: ConversationId,
         active: _Active,
-        opening: Opening,
+        opening: Begun,
         profile: Profile | None,
         run_id: str,
         pin: str | None,
@@ -336,7 +344,7 @@ class Runner:
         if turn is None or turn.run_id != run_id:
             turn = active.turn = TurnState(conversation, run_id, self._services.clock())
         active.frame = FrameId(0)
-        active.poked = active.waits = active.refused = False
+        active.poked = active.waits = active.refused = active.behind = False
         run: FrameRun | None = None
         timer: asyncio.TimerHandle | None = None
         committer = Committer(self._services.store, turn.token)
@@ -356,13 +364,13 @@ class Runner:
             entered = await self._enter(conversation, active, opening, profile, turn, committer, opened)
             if entered is None:
                 return None
-            loaded, event = entered
+            loaded, events = entered
             committer.checkpoint()
             run = FrameRun(
                 self._services, turn, loaded, profile, token=turn.token, emit=self._hub.emit,
                 resumed=isinstance(opening, Resumed),
             )  # fmt: skip
-            outcome = await run.run(event, broken)
+            outcome = await run.run(*events, broken=broken)
         except asyncio.CancelledError:
             if not turn.token.cancelled:
                 raise
@@ -400,12 +408,12 @@ class Runner:
         self,
         conversation: ConversationId,
         active: _Active,
-        opening: Opening,
+        opening: Begun,
         profile: Profile,
         turn: TurnState,
         committer: Committer,
         opened: asyncio.Future[Sent | None],
-    ) -> tuple[LoadedFrame, UserEvent | None] | None:
+    ) -> tuple[LoadedFrame, tuple[Event, ...]] | None:
         """Store what opens the turn and load its history. None when the message was stored before."""
         at = self._services.clock()
         ops: list[Op] = [OpenFrame(conversation, agent=profile.agent, at=at)]
@@ -424,8 +432,8 @@ class Runner:
             if not opened.done():
                 known = None if said.queued or not said.id else MessageId(said.id)
                 opened.set_result(Sent(known, (said.id or None) if said.queued else None, said.existing))
-            active.waits = not said.existing
-            if active.waits:
+            active.waits = active.behind = not said.existing
+            if active.behind:
                 await self.queue_changed(conversation, active.frame)
             return None
         message_id = MessageId(said.id)
@@ -433,13 +441,15 @@ class Runner:
             opened.set_result(Sent(message_id) if isinstance(opening, Prompted) else None)
         assert loaded is not None
         if isinstance(opening, Resumed):
-            return loaded, None
+            return loaded, ()
         queued = opening.item.id if isinstance(opening, FromQueue) else None
         if queued is not None:
             await self.queue_changed(conversation, active.frame)
         message = next((m for m in reversed(loaded.messages) if m.id == message_id), None)
         assert message is not None
-        return loaded, user_event(loaded.frame, message, "synthetic" if message.synthetic else "prompt", queued)
+        if message.role == "assistant":
+            return loaded, tuple(delivered_events(loaded.frame, message))
+        return loaded, (user_event(loaded.frame, message, "synthetic" if message.synthetic else "prompt", queued),)
 
     async def _prompt_context(
         self,
@@ -452,7 +462,7 @@ class Runner:
         """Text the prompt hooks add. Raises HookError when they refuse the message."""
         limits = profile.limits or self._services.limits
         source = opening.item if isinstance(opening, FromQueue) else opening
-        if source.synthetic if isinstance(source, Prompted) else source.kind == "synthetic":
+        if source.synthetic if isinstance(source, Prompted) else source.kind in ("synthetic", "task"):
             return ""
         prompt = Prompt(conversation, source.content, "run", source.attachments, source.metadata)
         verdict = await ask_prompt_hook(self._services, prompt, limits, active.frame, self._hub.emit)
@@ -476,6 +486,7 @@ class Runner:
 
     async def _end_steering(self, conversation: ConversationId, turn: TurnState) -> None:
         """Steering that came too late: whoever waits for it is told, the rest becomes ordinary queued input."""
+        turn.steerable = False
         left, turn.steering = turn.steering, {}
         ops: list[Op] = []
         for queued, told in left.items():

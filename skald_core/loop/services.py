@@ -126,6 +126,7 @@ class TurnState:
         self.rounds = 0
         self.interrupted = False
         self.steering: dict[int, asyncio.Future[MessageId] | None] = {}  # queued id: who waits for it
+        self.steerable = True  # until the turn ends; what comes later would never be looked at
         self.request = 0
         # for LiveTurn; only the root frame's
         self.phase: Literal["starting", "model", "tools", "waiting", "compacting"] = "starting"

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+import msgspec
+
 from skald_core.loop.compaction import estimate_tokens
 from skald_core.loop.errors import AbortError, ConfigError
 from skald_core.loop.kernel import FrameRun
@@ -18,6 +20,7 @@ from skald_core.loop.ops import (
     ReorderQueue,
     ResolveCall,
     SetHead,
+    TaskDone,
     UpdateMessage,
 )
 from skald_core.loop.profile import Profile
@@ -105,7 +108,8 @@ class Session:
         kind: QueueKind = "synthetic" if synthetic else "user"
         more = dict(metadata or {})
         if not self._runner.running(self.conversation):
-            prompt = Prompted(content, client_id, tuple(attachments), more, synthetic, queue=True)
+            # What no person typed does not set going what a person's stop holds.
+            prompt = Prompted(content, client_id, tuple(attachments), more, synthetic, queue=not synthetic)
             opened = self._runner.start(self.conversation, prompt, profile=self._profile)
             sent = await asyncio.shield(opened)
             assert sent is not None
@@ -120,12 +124,12 @@ class Session:
         if sent.queued_id is None or sent.existing:
             return sent
         turn = self._runner.turn(self.conversation)
-        if steering and turn is not None:
+        if steering and turn is not None and turn.steerable:
             turn.steering.setdefault(sent.queued_id, None)
         if when == "interrupt":
             await self.reorder_queue([sent.queued_id])
             self._runner.interrupt(self.conversation)
-        self.run_queue()
+        self._runner.run_queue(self.conversation, self._profile, held=not synthetic)
         return sent
 
     async def steer(self, prompt: str, *, attachments: Sequence[Attachment] = ()) -> MessageId:
@@ -140,7 +144,7 @@ class Session:
             Enqueue(self.conversation, prompt, "steer", attachments=tuple(attachments), at=self._services.clock())
         )
         assert sent.queued_id is not None
-        if self._runner.turn(self.conversation) is not turn:
+        if self._runner.turn(self.conversation) is not turn or not turn.steerable:
             await self._store.apply([DeleteQueued(sent.queued_id)])
             raise AbortError("the turn ended before this message could join it")
         told: asyncio.Future[MessageId] = asyncio.get_running_loop().create_future()
@@ -161,6 +165,23 @@ class Session:
     async def deliver(self, content: str, *, client_id: str = "", metadata: Mapping[str, Any] | None = None) -> Sent:
         """Bring in text no person typed (a finished task, a notification) and have the agent answer it."""
         return await self.send(content, client_id=client_id, metadata=metadata, synthetic=True)
+
+    async def deliver_result(
+        self, task_id: str, result: str, *, title: str = "", metadata: Mapping[str, Any] | None = None
+    ) -> Sent:
+        """Bring in what a background task came to and have the agent go on with it; the same task's result only once.
+
+        The history shows it as a finished ``task_completed`` call whose result is ``{task_id, title, result}``.
+        """
+        content = msgspec.json.encode(TaskDone(task_id, title, result)).decode()
+        op = Enqueue(
+            self.conversation, content, "task", f"task:{task_id}", metadata=dict(metadata or {}),
+            at=self._services.clock(),
+        )  # fmt: skip
+        sent = await self._runner.enqueue(op)
+        if not sent.existing:
+            self._runner.run_queue(self.conversation, self._profile)
+        return sent
 
     # -- control -----------------------------------------------------------------------------------------------------
 
@@ -330,7 +351,8 @@ class Session:
         turn = self._runner.turn(self.conversation)
         if turn is not None:
             await self._store.apply([EditQueued(queued, kind="steer")])
-            turn.steering.setdefault(queued, None)
+            if turn.steerable:
+                turn.steering.setdefault(queued, None)
             await self._runner.queue_changed(self.conversation)
         else:
             await self.reorder_queue([queued])
@@ -342,7 +364,7 @@ class Session:
 
     def run_queue(self) -> None:
         """Begin with what waits, when no turn runs. Input held after a stop goes on with this."""
-        self._runner.run_queue(self.conversation, self._profile)
+        self._runner.run_queue(self.conversation, self._profile, held=True)
 
     # -- history -----------------------------------------------------------------------------------------------------
 

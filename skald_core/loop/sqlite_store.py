@@ -48,6 +48,7 @@ from skald_core.loop.ops import (
     UpdateMessage,
     message_from,
     queued_from,
+    task_result,
 )
 from skald_core.loop.records import (
     CALLS_A_MESSAGE,
@@ -437,9 +438,10 @@ class _Batch:
             )
         return Stored(_inserted(done), queued=True)
 
-    def input_waits(self, conversation: ConversationId) -> bool:
-        row = self.c.execute("SELECT 1 FROM loop_queue WHERE conversation = ? LIMIT 1", (conversation,)).fetchone()
-        return row is not None
+    def input_waits(self, conversation: ConversationId, *, held: bool = True) -> bool:
+        """Whether input waits; ``held=False`` does not count held input."""
+        sql = "SELECT 1 FROM loop_queue WHERE conversation = ? AND held <= ? LIMIT 1"
+        return self.c.execute(sql, (conversation, held)).fetchone() is not None
 
     def waiting(self, queued: int) -> QueuedInput:
         row = self.c.execute(f"SELECT {_QUEUED} FROM loop_queue WHERE id = ?", (queued,)).fetchone()
@@ -473,8 +475,11 @@ class _Batch:
     def dequeue(self, op: Dequeue) -> Stored:
         item = self.waiting(op.queued)
         self.c.execute("DELETE FROM loop_queue WHERE id = ?", (op.queued,))
-        self.c.execute("UPDATE loop_queue SET held = 0 WHERE conversation = ? AND held = 1", (item.conversation,))
+        if item.held:
+            self.c.execute("UPDATE loop_queue SET held = 0 WHERE conversation = ?", (item.conversation,))
         stored = self.append_message(message_from(item, op))
+        for call in stored.calls:
+            self.resolve_call(task_result(item, call, op.at))
         if item.client_id:
             self.c.execute(
                 "UPDATE loop_sends SET message = ?, queued = NULL WHERE conversation = ? AND client_id = ?",
@@ -499,7 +504,7 @@ class _Batch:
     def close_run(self, op: CloseRun) -> Stored:
         self.note_open(op.conversation)
         done = self.c.execute("DELETE FROM loop_runs WHERE conversation = ?", (op.conversation,))
-        return Stored(changed=done.rowcount > 0, queued=self.input_waits(op.conversation))
+        return Stored(changed=done.rowcount > 0, queued=self.input_waits(op.conversation, held=False))
 
     def load_frame(self, op: LoadFrame) -> Stored:
         frame = self.frame_or_opened(op.frame)

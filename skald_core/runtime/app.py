@@ -106,7 +106,6 @@ class Skald:
 
         Raises StartError with one sentence when the directory is in use, cannot be written, or belongs to a newer version.
         """
-        settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = _claim(settings.data_dir)
         try:
             (settings.data_dir / "database").mkdir(exist_ok=True, mode=0o700)
@@ -424,10 +423,11 @@ class _PluginModels:
 def _claim(data_dir: Path) -> IO[str]:
     """An exclusive lock on the data directory, held until the process ends. Raises StartError."""
     try:
+        data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle = (data_dir / "skald.lock").open("a+", encoding="utf-8")
     except OSError as error:
         raise StartError(
-            f"cannot write to the data directory {str(data_dir)!r} ({error.strerror}); choose another with --data or SKALD_DATA"
+            f"cannot use the data directory {str(data_dir)!r} ({error.strerror}); choose another with --data or SKALD_DATA"
         ) from None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

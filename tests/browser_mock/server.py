@@ -351,7 +351,7 @@ class Conversation:
             reasoning=live["reasoning"],
             calls=calls or [],
             duration_ms=1840,
-            usage={"input_tokens": 812, "output_tokens": len(live["content"]) // 4},
+            usage={"input_tokens": 4812, "output_tokens": len(live["content"]) // 4},
         )
         self.live = None
         self.emit("assistant_message", message=node)
@@ -583,7 +583,7 @@ class App:
                 message = await receive()
                 await send({"type": f"{message['type']}.complete"})
                 if message["type"] == "lifespan.shutdown":
-                    return None
+                    return
         if scope["type"] == "websocket":
             await self.websocket(scope, receive, send)
             return

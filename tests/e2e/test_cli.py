@@ -136,8 +136,9 @@ def test_the_first_account_is_asked_for_in_a_terminal(tmp_path: Path) -> None:
     terminal.type("\n")
     terminal.until("Password:")
     terminal.type("short\n")
-    terminal.until("at least 10")
-    terminal.until("User name:")
+    terminal.until("needs at least 10")
+    if "User name:" not in terminal.seen.rpartition("needs at least")[2]:
+        terminal.until("User name:")
     terminal.type("ada\n")
     terminal.until("Your name")
     terminal.type("Ada\n")

@@ -3,11 +3,11 @@ import { css, html, nothing } from "lit";
 import { i18n, t } from "./i18n/index.js";
 import { app } from "./core/app-state.js";
 import { prefs, watchTheme } from "./core/prefs.js";
-import { currentRoute, navigate, router, setLeaveQuestion } from "./core/router.js";
+import { currentRoute, navigate, parseRoute, router, setLeaveQuestion } from "./core/router.js";
 import { addShortcut, listen } from "./core/shortcuts.js";
 import { Watch } from "./core/watch.js";
 import { SkElement, isEditing } from "./ui/base.js";
-import { confirmDialog } from "./ui/index.js";
+import { confirmDialog, toast } from "./ui/index.js";
 import "./chat/chat.js";
 import "./pages/sign-in.js";
 import "./shell/help.js";
@@ -47,6 +47,7 @@ export class SkaldApp extends SkElement {
     this._failedPage = "";
     /** @private */ this._title = "";
     new Watch(this, app);
+    new Watch(this, app.conversations);
     new Watch(this, router, ["change"], () => this._routed());
     new Watch(this, prefs);
     /** @private */ this._redraw = () => this.requestUpdate();
@@ -62,7 +63,20 @@ export class SkaldApp extends SkElement {
     setLeaveQuestion(() => confirmDialog({ heading: t("leave.title"), text: t("leave.text"), confirm: t("leave.leave"), danger: true }));
     listen(isEditing);
     this._addShortcuts();
+    app.addEventListener("server-restarted", () => void this._newVersion());
     void app.start();
+  }
+
+  /** Offer a newer version of the app; drafts are kept over the reload. @private */
+  async _newVersion() {
+    try {
+      const page = await (await fetch("/", { cache: "no-store" })).text();
+      const script = /src="(\/assets\/app-[^"]+)"/.exec(page)?.[1];
+      if (!script || script === new URL(import.meta.url).pathname || document.querySelector(`script[src="${CSS.escape(script)}"]`)) return;
+      toast(t("page.new_version"), { ms: 600_000, action: { label: t("action.reload"), run: () => location.reload() } });
+    } catch {
+      // not reached: the next restart or reload tells
+    }
   }
 
   /** @private @returns {import("./chat/chat.js").SkChat | null} */
@@ -85,7 +99,6 @@ export class SkaldApp extends SkElement {
     add("regenerate", "mod+shift+e", "keys.regenerate", () => this._chat?.regenerateLast());
     add("approval", "mod+shift+y", "keys.approval", () => this._focusApproval());
     add("stop", "escape", "keys.stop", () => this._escape());
-    add("inbox", "mod+shift+i", "keys.inbox", () => navigate("/inbox"));
     add("settings", "mod+,", "keys.settings", () => navigate("/profile"));
     add("help", "?", "keys.help", () => /** @type {any} */ (this.renderRoot.querySelector("sk-help"))?.show(), false);
   }
@@ -311,6 +324,7 @@ export class SkaldApp extends SkElement {
             ?drawer=${narrow}
             .current=${this._conversation}
             @sk-toggle-side=${this._toggleSide}
+            @sk-prefetch=${(/** @type {CustomEvent} */ e) => void PAGES[parseRoute(e.detail).name]?.().catch(() => undefined)}
             @sk-new-chat=${this._newChat}
             @sk-palette=${() => /** @type {any} */ (this.renderRoot.querySelector("sk-palette"))?.show()}
             @sk-help=${() => /** @type {any} */ (this.renderRoot.querySelector("sk-help"))?.show()}

@@ -17,9 +17,9 @@ from typing import Any
 
 import httpx
 import pytest
-from skald_llamacpp.index import ModelSpec, Packages
 
 from skald_core.api import ModelInfo, PluginContext
+from skald_llamacpp.index import ModelSpec, Packages
 
 PACKAGE_DIR = Path(__file__).parents[1] / "src" / "skald_llamacpp"
 

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
+
 from skald_llamacpp.download import Download, DownloadError, Progress, space_needed
 from skald_llamacpp.index import ModelSpec, load_index
 from skald_llamacpp.partial import PartialFile, WrongBytes

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from skald_llamacpp.gguf import GgufError, read_gguf
 
 Maker = Callable[..., bytes]

@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 import pytest
+
+from skald_core.api import ModelInfo, PluginContext
 from skald_llamacpp import machine
 from skald_llamacpp.config import Config
 from skald_llamacpp.index import ModelSpec
@@ -18,8 +20,6 @@ from skald_llamacpp.partial import PartialFile
 from skald_llamacpp.servers import ModelServers
 from skald_llamacpp.sources import PackageSource, SourceError
 from skald_llamacpp.texts import size, tell
-
-from skald_core.api import ModelInfo, PluginContext
 
 pytestmark = pytest.mark.usefixtures("fake_runtime", "runtime_installed")
 

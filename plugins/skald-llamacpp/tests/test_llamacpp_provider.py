@@ -10,9 +10,6 @@ from typing import Any
 
 import httpx
 import pytest
-from skald_llamacpp.library import Library
-from skald_llamacpp.provider import LocalProvider, LocalProviderType
-from skald_llamacpp.servers import ModelServers
 
 from skald_core.api import (
     ChatCompletions,
@@ -29,6 +26,9 @@ from skald_core.api import (
     StreamEvent,
     TextDelta,
 )
+from skald_llamacpp.library import Library
+from skald_llamacpp.provider import LocalProvider, LocalProviderType
+from skald_llamacpp.servers import ModelServers
 
 pytestmark = pytest.mark.usefixtures("fake_runtime")
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import httpx
 import pytest
+
 import skald_llamacpp
+from skald_core.api import PluginContext
 from skald_llamacpp.gguf import read_gguf
 from skald_llamacpp.index import load_index
 from skald_llamacpp.library import Library
 from skald_llamacpp.servers import Endpoint, ServerFailure
-
-from skald_core.api import PluginContext
 
 pytestmark = pytest.mark.real
 

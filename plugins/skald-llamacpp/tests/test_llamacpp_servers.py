@@ -18,6 +18,7 @@ from typing import Any
 
 import httpx
 import pytest
+
 from skald_llamacpp.logfile import CappedLog
 from skald_llamacpp.servers import Endpoint, LaunchSettings, ModelServer, ModelServers, ServerFailure
 

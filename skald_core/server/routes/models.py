@@ -86,11 +86,12 @@ def _split(kind: ProviderType, settings: dict[str, str]) -> tuple[dict[str, str]
     return plain, {k: v.strip() for k, v in settings.items() if fields[k].kind == "secret"}
 
 
-def _complete(kind: ProviderType, settings: dict[str, str]) -> dict[str, str]:
+def _complete(request: AnyRequest, kind: ProviderType, settings: dict[str, str]) -> dict[str, str]:
     full = {f.key: f.default for f in kind.fields if f.default} | {k: v for k, v in settings.items() if v}
     missing = [f.label for f in kind.fields if f.required and not full.get(f.key)]
     if missing:
-        raise BadInput(f"{missing[0]} is needed.", code="missing_setting")
+        label = runtime(request).texts.t(missing[0], caller(request).locale)
+        raise BadInput(f"{label} is needed.", code="missing_setting", label=label)
     return full
 
 
@@ -150,7 +151,7 @@ async def providers(request: AnyRequest) -> list[dict[str, Any]]:
 async def add_provider(request: AnyRequest, data: JSONBody[ProviderBody]) -> dict[str, Any]:
     app = runtime(request)
     kind = _type(request, data.type)
-    plain, secrets = _split(kind, _complete(kind, data.settings))
+    plain, secrets = _split(kind, _complete(request, kind, data.settings))
     kind.create({**plain, **secrets})  # refuses settings that make no sense
     row = await app.catalogue.table.add_provider(
         data.type, data.name or kind.title, plain, {k: v for k, v in secrets.items() if v}
@@ -196,7 +197,7 @@ async def test_provider(request: AnyRequest, data: JSONBody[TestBody]) -> dict[s
         settings = {**row.settings, **row.secrets, **{k: v for k, v in settings.items() if v}}
     try:
         async with asyncio.timeout(20):
-            models = await kind.list_models(_complete(kind, settings))
+            models = await kind.list_models(_complete(request, kind, settings))
     except TimeoutError:
         return {
             "ok": False,

@@ -5,7 +5,7 @@
 import { css, html, nothing } from "lit";
 import { repeat } from "lit/directives/repeat.js";
 import { api, ApiError } from "../api/index.js";
-import { t, tt } from "../i18n/index.js";
+import { i18n, t, tt } from "../i18n/index.js";
 import { app } from "../core/app-state.js";
 import { navigate } from "../core/router.js";
 import { Watch } from "../core/watch.js";
@@ -129,6 +129,7 @@ export class SkChat extends SkElement {
   _show(model) {
     this.model.removeEventListener("live", this._onLive);
     this.model = model;
+    app.shown = model.id === null ? null : String(model.id);
     this._turns = [];
     this._chunkOf = new Map();
     this.model.addEventListener("live", this._onLive);
@@ -421,6 +422,60 @@ export class SkChat extends SkElement {
     </sk-menu>`;
   }
 
+  /** @private how much of the model's window the conversation fills, once that is known */
+  _meter() {
+    const used = this.model.messages.findLast((m) => m.role === "assistant" && m.usage?.input_tokens)?.usage;
+    const models = (app.models.data ?? []).filter((m) => m.enabled);
+    const model = models.find((m) => String(m.id) === String(this.model.info?.model)) ?? models[0];
+    const window = model?.info?.context_window;
+    if (!used || !window || this.conversationId === null) return nothing;
+    const tokens = (used.input_tokens ?? 0) + (used.output_tokens ?? 0);
+    const share = Math.min(1, tokens / window);
+    if (share < 0.1) return nothing;
+    const percent = i18n.number(share, { style: "percent" });
+    return html`<sk-menu
+      slot="pills"
+      .label=${t("meter.label", { percent })}
+      .items=${[
+        {
+          label: t("chat.compact"),
+          help: t("meter.help", { tokens: i18n.number(tokens), window: i18n.number(window) }),
+          icon: "arrows-collapse",
+          disabled: this.model.running,
+          run: () => this._post("compact"),
+        },
+      ]}
+    >
+      <span slot="trigger" class="pill ${share > 0.85 ? "full" : ""}"><sk-icon name="pie-chart"></sk-icon>${percent}</span>
+    </sk-menu>`;
+  }
+
+  /** @private every question of the loaded part, to jump to */
+  _outline() {
+    const prompts = this._turns.filter((turn) => turn.prompt?.role === "user");
+    if (prompts.length < 4) return nothing;
+    return html`<sk-menu
+      align="end"
+      small
+      icon="list-nested"
+      .label=${t("chat.outline")}
+      .items=${prompts.slice(-60).map((turn) => ({
+        label: (turn.prompt?.content ?? "").replace(/\s+/g, " ").trim().slice(0, 90),
+        run: () => this._jumpTo(turn.key),
+      }))}
+    ></sk-menu>`;
+  }
+
+  /** @private @param {string} key */
+  _jumpTo(key) {
+    this._follow = false;
+    const turns = /** @type {import("./turn.js").SkTurn[]} */ ([...this.renderRoot.querySelectorAll("sk-turn")]);
+    const turn = turns.find((each) => each.view.key === key);
+    turn?.scrollIntoView({ block: "start" });
+    // Heights of what was never in view are estimates until now.
+    requestAnimationFrame(() => turn?.scrollIntoView({ block: "start" }));
+  }
+
   /** @private who can read this chat, and who gets its text */
   _trust() {
     const models = (app.models.data ?? []).filter((m) => m.enabled);
@@ -462,7 +517,7 @@ export class SkChat extends SkElement {
             />`
           : heading}
       </div>
-      ${items.length ? html`<sk-menu align="end" small .label=${t("chat.menu")} .items=${items}></sk-menu>` : nothing}
+      ${this._outline()} ${items.length ? html`<sk-menu align="end" small .label=${t("chat.menu")} .items=${items}></sk-menu>` : nothing}
       <slot name="end"></slot>
     </div>`;
   }
@@ -637,7 +692,7 @@ export class SkChat extends SkElement {
             .placeholder=${running ? t("composer.placeholder_queue") : noModel ? t("composer.placeholder_no_model") : ""}
             @sk-send=${(/** @type {CustomEvent} */ e) => this._send(e.detail)}
             @sk-stop=${() => this.stop()}
-            >${this._modelPill()}</sk-composer
+            >${this._modelPill()} ${this._meter()}</sk-composer
           >
           ${this._trust()}
         </div>
@@ -817,6 +872,9 @@ export class SkChat extends SkElement {
       }
       .pill sk-icon {
         --icon-size: 0.9rem;
+      }
+      .pill.full {
+        color: var(--wait);
       }
       .pill-text {
         overflow: hidden;

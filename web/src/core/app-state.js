@@ -119,6 +119,7 @@ class AppState extends EventTarget {
     this.models = new Resource(async () => /** @type {import("../api/types.js").Model[]} */ (await api.get("/api/models")));
     this.pages = new Resource(async () => /** @type {import("../api/types.js").PluginPage[]} */ (await api.get("/api/plugins/pages")));
     /** @type {Outbox | null} */ this.outbox = null;
+    /** the conversation on screen, which is never let go @type {string | null} */ this.shown = null;
     /** @private conversations with a live subscription, newest last @type {Map<string, {model: Conversation, sync: ConversationSync}>} */
     this._open = new Map();
     this._wire();
@@ -234,7 +235,7 @@ class AppState extends EventTarget {
     this._open.set(id, entry);
     for (const [old, { sync, model }] of this._open) {
       if (this._open.size <= KEEP_OPEN) break;
-      if (old === id || model.running) continue;
+      if (old === id || old === this.shown || model.running) continue;
       sync.unsubscribe();
       this._open.delete(old);
     }
@@ -320,8 +321,13 @@ class AppState extends EventTarget {
     apiEvents.addEventListener("unreached", () => this._reach(false));
     socket.addEventListener("state", () => this._changed());
     let first = true;
+    /** @type {string | null} */
+    let epoch = null;
     socket.addEventListener("hello", () => {
       this._reach(true);
+      // The server started anew: it may have brought another version of this app.
+      if (epoch !== null && epoch !== socket.epoch) this.dispatchEvent(new Event("server-restarted"));
+      epoch = socket.epoch;
       for (const { sync } of this._open.values()) sync.subscribe();
       void this.outbox?.flush();
       if (!first) this._reload();

@@ -17,6 +17,7 @@ import "../ui/menu.js";
 /** @typedef {import("../api/types.js").ConversationInfo} ConversationInfo */
 
 const SEARCH_MS = 220;
+const HOVER_MS = 160;
 
 export class SkSideBar extends SkElement {
   static properties = {
@@ -39,6 +40,7 @@ export class SkSideBar extends SkElement {
     this._searching = false;
     /** @type {string | null} */ this._renaming = null;
     /** @private @type {ReturnType<typeof setTimeout> | undefined} */ this._timer = undefined;
+    /** @private @type {ReturnType<typeof setTimeout> | undefined} */ this._hover = undefined;
     new Watch(this, app);
     new Watch(this, app.conversations);
     new Watch(this, app.pages);
@@ -120,6 +122,12 @@ export class SkSideBar extends SkElement {
     if (title.trim() && title.trim() !== info.title) app.patchConversation(String(info.id), { title: title.trim() }).catch(toastError);
   }
 
+  /** A pointer that rests on a chat is about to open it. @private @param {string} id */
+  _prefetch(id) {
+    clearTimeout(this._hover);
+    if (id !== this.current && app.online) this._hover = setTimeout(() => app.open(id), HOVER_MS);
+  }
+
   /** @private @param {ConversationInfo} info */
   _badge(info) {
     if (info.state === "waiting") return html`<span class="chip wait" title=${t("side.needs_you")}><sk-icon name="hand-index-thumb"></sk-icon>${t("side.needs_you")}</span>`;
@@ -152,7 +160,7 @@ export class SkSideBar extends SkElement {
       </li>`;
     }
     return html`<li class=${on ? "on" : ""}>
-      <a class="item" href="/c/${id}" aria-current=${on ? "page" : nothing} @pointerenter=${() => undefined}>
+      <a class="item" href="/c/${id}" aria-current=${on ? "page" : nothing} @pointerenter=${() => this._prefetch(id)} @pointerleave=${() => clearTimeout(this._hover)}>
         <span class="text" dir="auto" title=${info.title}>${info.title || t("chat.untitled")}</span>${this._badge(info)}
       </a>
       <sk-menu small align="end" .label=${t("side.menu_of", { title: info.title || t("chat.untitled") })} .items=${this._items(info)}></sk-menu>
@@ -162,7 +170,7 @@ export class SkSideBar extends SkElement {
   /** @private @param {string} href @param {string} icon @param {string} label @param {number} [count] */
   _link(href, icon, label, count = 0) {
     const on = location.pathname === href || (href !== "/" && location.pathname.startsWith(`${href}/`));
-    return html`<a class="item nav" href=${href} aria-current=${on ? "page" : nothing} title=${this.rail ? label : nothing}>
+    return html`<a class="item nav" href=${href} @pointerenter=${() => this.emit("sk-prefetch", href)} aria-current=${on ? "page" : nothing} title=${this.rail ? label : nothing}>
       <sk-icon name=${icon}></sk-icon><span class="text">${label}</span>
       ${count ? html`<span class="count"><span aria-hidden="true">${i18n.number(count)}</span><span class="sr">${t("side.waiting", { count })}</span></span>` : nothing}
     </a>`;

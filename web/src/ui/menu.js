@@ -228,6 +228,7 @@ export class SkMenu extends SkElement {
       .name {
         overflow: hidden;
         text-overflow: ellipsis;
+        white-space: nowrap;
       }
       .help {
         color: var(--text-faint);

@@ -10,13 +10,14 @@ import sys
 import zipfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO, Protocol, cast
-
-import httpx
+from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
 
 from skald_llamacpp.index import ModelSpec, Packages
 from skald_llamacpp.partial import PartialFile, WrongBytes
 from skald_llamacpp.threads import in_thread
+
+if TYPE_CHECKING:
+    import httpx  # loading it takes longer than the rest of this plugin, so it waits for the first download
 
 __all__ = ("PackageSource", "PublisherSource", "Source", "SourceError", "fetch_command", "publisher_url")
 
@@ -24,7 +25,6 @@ Received = Callable[[int], None]
 
 _CHUNK = 4 << 20
 _BACKOFF = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
-_TIMEOUT = httpx.Timeout(connect=15.0, read=60.0, write=15.0, pool=15.0)
 
 
 class SourceError(Exception):
@@ -73,6 +73,8 @@ class PublisherSource:
         self._answered = False
 
     async def fill(self, partial: PartialFile, received: Received) -> None:
+        import httpx
+
         failures = 0
         while not partial.complete():
             before = partial.offset
@@ -89,11 +91,14 @@ class PublisherSource:
             await self._sleep(_BACKOFF[failures - 1])
 
     async def _stream(self, partial: PartialFile, received: Received) -> None:
+        import httpx
+
         headers = {"Accept-Encoding": "identity"}
+        timeout = httpx.Timeout(connect=15.0, read=60.0, write=15.0, pool=15.0)
         if partial.offset:
             headers["Range"] = f"bytes={partial.offset}-"
         async with self._client.stream(
-            "GET", self._url, headers=headers, follow_redirects=True, timeout=_TIMEOUT
+            "GET", self._url, headers=headers, follow_redirects=True, timeout=timeout
         ) as response:
             await self._begin(response, partial)
             buffer = bytearray()
@@ -111,6 +116,8 @@ class PublisherSource:
 
     async def _begin(self, response: httpx.Response, partial: PartialFile) -> None:
         """Check that the answer is the rest of our file; starts over for a server that ignores Range."""
+        import httpx
+
         status = response.status_code
         self._answered = True
         if status >= 500 or status == 429:

@@ -47,6 +47,8 @@ async def make_client(endpoint: Endpoint, *, read_timeout: float, connect_timeou
     """
     import httpx
 
+    from skald_openai.wire import WireTransport
+
     try:
         _ = httpx.URL(endpoint.base_url).host  # decodes it
     except (httpx.InvalidURL, UnicodeError):
@@ -57,15 +59,13 @@ async def make_client(endpoint: Endpoint, *, read_timeout: float, connect_timeou
     else:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     return httpx.AsyncClient(
-        verify=context,
-        trust_env=not endpoint.loopback,
+        transport=WireTransport(
+            verify=context,
+            keepalive=_KEEP_NEARBY if endpoint.loopback else _KEEP_FAR,
+            trust_env=not endpoint.loopback,
+        ),
         follow_redirects=False,
         timeout=httpx.Timeout(read_timeout, connect=connect_timeout, write=WRITE_TIMEOUT, pool=None),
-        limits=httpx.Limits(
-            max_connections=None,
-            max_keepalive_connections=32,
-            keepalive_expiry=_KEEP_NEARBY if endpoint.loopback else _KEEP_FAR,
-        ),
     )
 
 
