@@ -35,6 +35,7 @@ from skald_core.loop.provider import (
     StreamEvent,
     TextDelta,
 )
+from skald_core.loop.sse import MAX_EVENT_BYTES, SseDecoder, SseEvent, SseTooLargeError, mend_json
 from skald_core.loop.tools import FileChange, InvalidArguments, Tool, ToolContext, ToolOutput, tool
 from skald_core.loop.types import (
     Attachment,
@@ -71,10 +72,18 @@ from skald_core.plugins.contributions import (
     Service,
     WebPage,
 )
+from skald_core.runtime.streaming import StreamingClient, streaming_client
 
 API_VERSION = "1.0"
 
 __all__ = (
+    "streaming_client",
+    "StreamingClient",
+    "mend_json",
+    "SseTooLargeError",
+    "SseEvent",
+    "SseDecoder",
+    "MAX_EVENT_BYTES",
     "ABSENT",
     "API_VERSION",
     "Allow",

@@ -23,6 +23,7 @@ __all__ = (
     "Completion",
     "KeepTail",
     "estimate_tokens",
+    "known_tokens",
     "should_compact",
     "transcript",
 )
@@ -74,6 +75,22 @@ def estimate_tokens(messages: Sequence[Message]) -> int:
         for call in message.calls:
             count += len(call.name) + len(call.arguments) + len(call.result or "") + 16
     return count // 4
+
+
+def known_tokens(messages: Sequence[Message], checkpoint: Checkpoint | None) -> int:
+    """The size of a history read from the store: what the last model call reported, and an estimate of what came since.
+
+    A report from before the checkpoint counted messages that are gone, so then all of it is an estimate.
+    """
+    since = checkpoint.created_at if checkpoint is not None else -1
+    for index in range(len(messages) - 1, -1, -1):
+        message = messages[index]
+        if message.usage is not None and message.usage.input_tokens and message.created_at > since:
+            results = sum(len(call.result or "") for call in message.calls) // 4
+            after = estimate_tokens(messages[index + 1 :])
+            return message.usage.input_tokens + message.usage.output_tokens + results + after
+    summary = len(checkpoint.summary) // 4 if checkpoint is not None else 0
+    return estimate_tokens(messages) + summary
 
 
 def should_compact(tokens: int, info: ModelInfo, *, fraction: float, threshold: int | None = None) -> bool:

@@ -21,6 +21,7 @@ from skald_core.loop.compaction import (
     Completion,
     Trigger,
     estimate_tokens,
+    known_tokens,
     should_compact,
 )
 from skald_core.loop.delegate import Delegation
@@ -619,8 +620,7 @@ class FrameRun:
         handle = self._need_handle()
         tokens = self._context_tokens
         if not tokens:
-            tokens = estimate_tokens(self._messages)
-            self._context_tokens = tokens
+            tokens = self._context_tokens = known_tokens(self._messages, self._checkpoint)
         if should_compact(tokens, handle.info, fraction=settings.fraction, threshold=settings.threshold):
             try:
                 await self.compact("threshold", tokens)

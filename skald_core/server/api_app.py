@@ -76,7 +76,7 @@ def _web_files(folder: Path) -> Any:
 
 def trial(plugin_id: str, handlers: Sequence[Any]) -> None:
     """Build an application of just these routes; raises what is wrong with them, hurting nobody."""
-    Litestar(
+    ApiApp(
         [plugin_router(plugin_id, handlers, None)], openapi_config=OpenAPIConfig("trial", "0"), logging_config=None
     )
 

@@ -24,8 +24,8 @@ from skald_llamacpp.servers import Endpoint, ServerFailure
 pytestmark = pytest.mark.real
 
 SYSTEM = (
-    "You are a helpful personal assistant. You work with the user's files through tools. "
-    "To create or change a file, call the tool. Use file paths exactly as the user writes them."
+    "You are a helpful assistant. You can work with the user's files. Use file paths exactly as the user writes them. "
+    "Answer briefly, in the user's language."
 )
 
 

@@ -219,6 +219,13 @@ async def test_a_child_that_says_nonsense_or_nothing_is_ended(make: Make) -> Non
     assert caught.value.code == "slow_start"
 
 
+async def test_a_process_that_cannot_be_made_is_told(make: Make, tmp_path: Path) -> None:
+    """The system may refuse another process."""
+    with pytest.raises(ServerFailure) as caught:
+        await make(command=(str(tmp_path / "nothing"),)).ensure()
+    assert (caught.value.code, caught.value.values) == ("no_process", {"reason": "No such file or directory"})
+
+
 async def test_a_second_failure_in_a_row_is_not_tried_again_at_once(make: Make, states: States) -> None:
     """A broken file must not start a process for every message of a busy chat."""
     server = make("broken")

@@ -120,9 +120,3 @@ def test_only_the_public_surface_is_imported() -> None:
             assert module == "skald_core.api" or (module == "skald_core" and names.startswith("api")), (
                 f"{path}: {module}"
             )
-
-
-def test_the_decoder_stands_alone() -> None:
-    """It is meant to be shared by other providers."""
-    source = (PACKAGE / "sse.py").read_text(encoding="utf-8")
-    assert "skald" not in source

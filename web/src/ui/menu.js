@@ -61,15 +61,14 @@ export class SkMenu extends SkElement {
   }
 
   /** @private @param {any} event */
-  _toggled(event) {
+  async _toggled(event) {
     this._open = event.newState === "open";
     this.emit("sk-menu-toggle", this._open);
     if (this._open) {
+      await this.updateComplete; // the items decide the size
       this._place();
       const checked = this._buttons().find((b) => b.getAttribute("aria-checked") === "true");
       (checked ?? this._buttons()[0])?.focus();
-    } else if (this.renderRoot instanceof ShadowRoot && this.renderRoot.activeElement === null) {
-      if (document.activeElement === document.body || document.activeElement === this) this._button.focus();
     }
   }
 
@@ -100,7 +99,9 @@ export class SkMenu extends SkElement {
     else if (event.key === "End") to = buttons.length - 1;
     else if (event.key === "Tab") this._list.hidePopover();
     else if (event.key === "Escape") {
-      event.stopPropagation();
+      event.preventDefault();
+      this._list.hidePopover();
+      this._button.focus();
     } else if (event.key.length === 1 && !event.ctrlKey && !event.metaKey) {
       const letter = event.key.toLowerCase();
       const order = [...buttons.slice(at + 1), ...buttons.slice(0, at + 1)];

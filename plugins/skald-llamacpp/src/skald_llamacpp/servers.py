@@ -183,7 +183,7 @@ class ModelServer:
             await self._end()
             self._failed(failure)
             raise
-        except BaseException:  # cancelled, or no process to be had: nothing may be left behind
+        except BaseException:  # cancelled: nothing may be left behind
             await self._end()
             self._set("stopped")
             raise
@@ -210,13 +210,16 @@ class ModelServer:
         if not await asyncio.to_thread(Path(self.settings.path).is_file):
             raise ServerFailure("file_gone", path=self.settings.path)
         key = secrets.token_urlsafe(32)
-        process = await asyncio.create_subprocess_exec(
-            *self._command,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,  # an interrupt from the terminal is for the server, which then stops this child
-        )
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,  # an interrupt from the terminal is for the server, which then stops this child
+            )
+        except OSError as error:
+            raise ServerFailure("no_process", reason=error.strerror or str(error)) from None
         self._process = process
         self._spawn(self._copy_log(process))
         assert process.stdin is not None

@@ -7,13 +7,13 @@ import logging
 import time
 from collections.abc import Iterable, Sequence
 
-from skald_core.api import FoundServer, RemoteModel
+from skald_core.api import FoundServer, RemoteModel, streaming_client
 from skald_openai.listing import read_model, read_rows
 from skald_openai.native import owner_of, refine
 from skald_openai.reading import read_capped
 from skald_openai.replies import read_error, read_json
 from skald_openai.services import Endpoint, all_services, parse_endpoint
-from skald_openai.transport import make_client, request_headers
+from skald_openai.transport import request_headers
 
 __all__ = ("WITHIN", "discover", "local_urls")
 
@@ -49,7 +49,7 @@ async def _look(url: str, deadline: float) -> FoundServer | None:
     headers = request_headers(endpoint, "")
     left = max(0.05, deadline - time.monotonic())
     server: FoundServer | None = None
-    async with await make_client(endpoint, read_timeout=left, connect_timeout=left) as client:
+    async with await streaming_client(endpoint.base_url, read_timeout=left, connect_timeout=left) as client:
         try:
             async with asyncio.timeout(left):
                 async with client.stream("GET", endpoint.url("/models"), headers=headers) as response:

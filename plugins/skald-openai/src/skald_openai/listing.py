@@ -6,14 +6,22 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from skald_core.api import AuthError, ModelError, ModelGoneError, ModelInfo, ProtocolError, RemoteModel
+from skald_core.api import (
+    AuthError,
+    ModelError,
+    ModelGoneError,
+    ModelInfo,
+    ProtocolError,
+    RemoteModel,
+    streaming_client,
+)
 from skald_openai.failures import Failures, is_web_page
 from skald_openai.known import known_info, parameters, speaks_chat, with_size
 from skald_openai.native import refine
 from skald_openai.reading import read_capped
 from skald_openai.replies import read_error, read_json
 from skald_openai.services import Endpoint
-from skald_openai.transport import make_client, request_headers
+from skald_openai.transport import request_headers
 
 if TYPE_CHECKING:
     import httpx
@@ -78,7 +86,7 @@ async def list_models(endpoint: Endpoint, api_key: str) -> list[RemoteModel]:
         raise AuthError(f"{endpoint.label} wants an API key. Enter one for this provider.")
     headers = request_headers(endpoint, api_key)
     problem: httpx.HTTPError | None = None
-    async with await make_client(endpoint, read_timeout=TIMEOUT, connect_timeout=TIMEOUT) as client:
+    async with await streaming_client(endpoint.base_url, read_timeout=TIMEOUT, connect_timeout=TIMEOUT) as client:
         try:
             if service.key_check:
                 await _get(client, endpoint.url(service.key_check), headers, failures)

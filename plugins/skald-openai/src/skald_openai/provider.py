@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import Any
 
-from skald_core.api import ConfigError, MessageStart, ModelInfo, ModelRequest, StreamEvent
+from skald_core.api import ConfigError, MessageStart, ModelInfo, ModelRequest, StreamEvent, StreamingClient
 from skald_openai.dialect import Dialect
 from skald_openai.failures import Failed, Failure, Failures
 from skald_openai.known import known_info
@@ -19,7 +19,7 @@ from skald_openai.payload import build_body, encode_body, is_heavy
 from skald_openai.reading import AFTER_STOP, MAX_ERROR_BODY, read_answer, read_capped
 from skald_openai.retry import RetryPolicy
 from skald_openai.services import parse_endpoint
-from skald_openai.transport import CONNECT_TIMEOUT, Transport, request_headers
+from skald_openai.transport import request_headers
 
 __all__ = ("OpenAIProvider",)
 
@@ -53,7 +53,7 @@ class OpenAIProvider:
         infos: Mapping[str, ModelInfo] | None = None,
         retry: RetryPolicy = RetryPolicy(),  # noqa: B008 -- frozen
         timeout: float = 600.0,
-        connect_timeout: float = CONNECT_TIMEOUT,
+        connect_timeout: float = 10.0,
         after_stop: float = AFTER_STOP,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = time.time,
@@ -72,7 +72,9 @@ class OpenAIProvider:
         self._infos = dict(infos or {})
         self._retry = retry
         self._after_stop = after_stop
-        self._transport = Transport(self._endpoint, read_timeout=timeout, connect_timeout=connect_timeout)
+        self._transport = StreamingClient(
+            self._endpoint.base_url, label=self._endpoint.label, read_timeout=timeout, connect_timeout=connect_timeout
+        )
         self._sleep = sleep
         self._clock = clock
         self._jitter = jitter

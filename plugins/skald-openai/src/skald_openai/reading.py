@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from skald_core.api import ModelRequest, StreamEvent
+from skald_core.api import MAX_EVENT_BYTES, ModelRequest, SseDecoder, SseEvent, SseTooLargeError, StreamEvent, mend_json
 from skald_openai.answer import Answer, EmptyAnswerError, ServerFinishError
 from skald_openai.calls import NamelessCallError
 from skald_openai.failures import Failed, Failures, is_web_page
 from skald_openai.replies import Reply, clean, read_error, read_json
-from skald_openai.sse import MAX_EVENT_BYTES, SseDecoder, SseEvent, SseTooLargeError, mend_json
 
 if TYPE_CHECKING:
     import httpx

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skald_openai.sse import SseDecoder, SseEvent, SseTooLargeError, mend_json
+from skald_core.loop.sse import SseDecoder, SseEvent, SseTooLargeError, mend_json
 
 
 def decode(*chunks: bytes, limit: int = 1 << 20) -> list[SseEvent]:
