@@ -55,6 +55,7 @@ say "style"
 "$bin/ruff" format --quiet --check .
 say "types"
 "$bin/mypy"
+for plugin in plugins/*/src; do "$bin/mypy" "$plugin"; done
 say "layers"
 PYTHONPATH=. "$bin/lint-imports" --no-timing | tail -n 12
 "$bin/python" scripts/layers.py

@@ -80,7 +80,9 @@ def _parser() -> argparse.ArgumentParser:
             one.add_argument("name")
         if act == "add":
             one.add_argument("--role", default="member", help="admin or member (default: %(default)s)")
-            one.add_argument("--not-encrypted", action="store_true", help="do not encrypt their data with their password")
+            one.add_argument(
+                "--not-encrypted", action="store_true", help="do not encrypt their data with their password"
+            )
     return parser
 
 

@@ -13,8 +13,14 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 from tests.support.fake_llm import ThreadedLlm
 from tests.support.server import PASSWORD, USERNAME, ServerProcess, add_fake_model
 
-ARGS = (
-    "--headless --no-sandbox --disable-quic --disable-background-networking --disable-component-update --disable-sync".split()
+ARGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-quic",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 )
 
 

@@ -38,7 +38,9 @@ def test_set_up_choose_a_model_and_write_a_file(
     page.get_by_label("Password again").fill(PASSWORD)
     page.get_by_role("button", name="Create account").click()
     page.get_by_role("link", name="Choose a model").or_(page.get_by_role("button", name="Choose a model")).first.click()
-    page.get_by_role("button", name="llama.cpp server").or_(page.get_by_role("link", name="llama.cpp server")).first.click()
+    page.get_by_role("button", name="llama.cpp server").or_(
+        page.get_by_role("link", name="llama.cpp server")
+    ).first.click()
     page.get_by_label("Base URL").fill(llm.url)
     page.get_by_role("button", name="Test connection").or_(page.get_by_role("button", name="Test")).first.click()
     page.get_by_text("fake-model").first.wait_for()
@@ -90,9 +92,7 @@ def test_two_tabs_and_a_reload_agree_while_it_streams(
     assert len(messages(client, conversation)) == 2
 
 
-def test_an_approval_is_answered_in_another_tab(
-    signed_in: Page, context: BrowserContext, llm: ThreadedLlm
-) -> None:
+def test_an_approval_is_answered_in_another_tab(signed_in: Page, context: BrowserContext, llm: ThreadedLlm) -> None:
     """Answered from the inbox of a second tab, the first tab's card goes away and the answer streams in both."""
     llm.script({"calls": [WRITE]}, {"text": "Written."})
     say(signed_in, "write")
@@ -196,4 +196,3 @@ def test_no_page_scrolls_sideways(
         page.get_by_role("heading").or_(page.get_by_role("textbox")).first.wait_for()
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), path
     context.close()
-

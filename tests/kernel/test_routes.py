@@ -57,7 +57,9 @@ async def test_a_member_cannot_administer(app: TestApp) -> None:
     await app.client()
     member = await app.client("bo", "member")
     refused = {
-        (method, path) for method, path in _routes(app) if path != "/api/auth/logout" and (await member.request(method, path, {})).status_code == 403
+        (method, path)
+        for method, path in _routes(app)
+        if path != "/api/auth/logout" and (await member.request(method, path, {})).status_code == 403
     }
     administrative = {
         (m, p)

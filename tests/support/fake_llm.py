@@ -15,7 +15,7 @@ import contextlib
 import json
 import threading
 import time
-from typing import Any
+from typing import Any, Self
 
 Step = dict[str, Any]
 
@@ -179,7 +179,7 @@ class ThreadedLlm:
         self._ready.set()
         self._loop.run_forever()
 
-    def __enter__(self) -> ThreadedLlm:
+    def __enter__(self) -> Self:
         self._thread.start()
         self._ready.wait()
         return self

@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import httpx
 
@@ -98,8 +98,10 @@ class ServerProcess:
             self.kill()
             raise RuntimeError("the server did not stop within 20 s:\n" + "".join(self.output[-50:])) from None
 
-    def __enter__(self) -> ServerProcess:
-        return self.start() if self.process is None else self
+    def __enter__(self) -> Self:
+        if self.process is None:
+            self.start()
+        return self
 
     def __exit__(self, *exc: object) -> None:
         if self.process is not None and self.process.poll() is None:
