@@ -76,9 +76,7 @@ def _web_files(folder: Path) -> Any:
 
 def trial(plugin_id: str, handlers: Sequence[Any]) -> None:
     """Build an application of just these routes; raises what is wrong with them, hurting nobody."""
-    ApiApp(
-        [plugin_router(plugin_id, handlers, None)], openapi_config=OpenAPIConfig("trial", "0"), logging_config=None
-    )
+    ApiApp([plugin_router(plugin_id, handlers, None)], openapi_config=OpenAPIConfig("trial", "0"), logging_config=None)
 
 
 def build_api(app: Skald, plugin_routes: Mapping[str, Sequence[Any]]) -> Litestar:

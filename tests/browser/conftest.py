@@ -21,7 +21,6 @@ ARGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-)
 
 
 @pytest.fixture(scope="session")
