@@ -289,20 +289,18 @@ class _Batch:
     def append_message(self, op: AppendMessage) -> Stored:
         frame = self.frame_or_opened(op.frame)
         row = self.c.execute(
-            "SELECT f.conversation, f.head, r.since FROM loop_frames f"
-            " LEFT JOIN loop_runs r ON r.conversation = f.conversation WHERE f.id = ?",
+            "SELECT f.conversation, f.head, (SELECT r.since FROM loop_runs r WHERE r.conversation = f.conversation),"
+            " (SELECT max(m.id) FROM loop_messages m WHERE m.frame = f.id) FROM loop_frames f WHERE f.id = ?",
             (frame,),
         ).fetchone()
         if row is None:
             raise StoreError(f"frame {frame!r} does not exist; it may have been deleted")
-        conversation, head, vouched = row
+        conversation, head, vouched, newest = row
         if op.client_id:
             self.refuse_known(conversation, op.client_id)
         if op.behind_queue and self.input_waits(conversation):
             raise BatchEnds(self.enqueue(queued_from(conversation, op)))
-        if head is None:
-            newest = self.c.execute("SELECT max(id) FROM loop_messages WHERE frame = ?", (frame,)).fetchone()[0]
-        else:
+        if head is not None:
             newest = head or None
             self.c.execute("UPDATE loop_frames SET head = NULL WHERE id = ?", (frame,))
         parent = newest if op.parent == "head" else op.parent

@@ -1027,30 +1027,6 @@ async def test_scope_reaches_tools_by_type(store: Store) -> None:
     assert Notebook.lines == ["x"]
 
 
-async def test_a_full_context_is_compacted_and_the_checkpoint_stays(store: Store) -> None:
-    from skald_core.loop.types import Usage
-
-    info = ModelInfo(context_window=1000)
-    steps: list[Any] = [text(f"answer {n}") for n in range(5)]
-    provider = ScriptedProvider(
-        [*steps, text("last", usage=Usage(900, 10)), text("THE SUMMARY"), text("after")], info=info
-    )
-    session = make(provider, store=store).session("c")
-    for n in range(6):
-        await collect(session.run(f"question {n}"))
-    events = await collect(session.run("one more"))
-    assert kinds(events)[:2] == ["system", "user"]
-    assert not of(events, CompactionEvent), "usage of an earlier turn is estimated anew"
-    provider.add(text("ok"))
-    assert await session.compact()
-    seen: list[Any] = []
-    provider.add(text("fine"))
-    events = await collect(session.run("and now"))
-    seen += texts(provider.requests[-1])
-    assert "THE SUMMARY" not in seen[0] or "question 0" not in "".join(seen)
-    assert len(await path(store)) == 16, "nothing is removed from the history"
-
-
 async def test_too_long_a_request_is_compacted_and_sent_again_once(store: Store) -> None:
     provider = ScriptedProvider([text(f"a{n}") for n in range(5)])
     session = make(provider, store=store).session("c")
