@@ -116,7 +116,9 @@ async def test_a_turn_that_begins_full_is_compacted_first(store: Store) -> None:
     (done,) = of(events, CompactionEvent)
     assert (done.trigger, done.strategy, done.tokens_before) == ("threshold", "keep-tail", 910 + 6)
     seen = "".join(texts(again.requests[1]))
-    assert "THE SUMMARY" in seen and "question 0" not in seen and "one more" in seen
+    assert "THE SUMMARY" in seen
+    assert "question 0" not in seen
+    assert "one more" in seen
     pairs(again.requests[1])
     events = await collect(session.run("next"))
     assert not of(events, CompactionEvent), "the report from before the summary no longer counts"
@@ -164,7 +166,8 @@ async def test_manual_compaction_needs_no_setting(store: Store) -> None:
     again = ScriptedProvider(["c"])
     await collect(make(again, store=store).session("c").run("three"))
     seen = texts(again.requests[0])
-    assert "SUMMARY" in seen[0] and "one" not in "".join(seen)
+    assert "SUMMARY" in seen[0]
+    assert "one" not in "".join(seen)
 
 
 # --- what --------------------------------------------------------------------------------------------------------
@@ -175,7 +178,8 @@ async def test_the_tail_stays_and_nothing_is_split() -> None:
     done, asked = await compact(KeepTail(3), messages("q1", "a1", "q2", "a2", "q3", "a3"))
     assert done is not None
     assert done.covered_up_to == 2, "going back from the middle of a turn to its user message"
-    assert "q1" in asked[0] and "q2" not in asked[0]
+    assert "q1" in asked[0]
+    assert "q2" not in asked[0]
     assert (await compact(KeepTail(6), messages("q1", "a1", "q2")))[0] is None
     assert (await compact(KeepTail(), ()))[0] is None
 
@@ -184,8 +188,10 @@ async def test_an_earlier_summary_is_updated_not_nested() -> None:
     """The model gets the old text to bring up to date."""
     previous = Checkpoint(1, F, "OLD", MessageId(0))
     done, asked = await compact(KeepTail(1), messages("q1", "a1", "q2"), previous=previous)
-    assert done is not None and done.summary == "summary 1"
-    assert asked[0].startswith("PREVIOUS CHECKPOINT") and "OLD" in asked[0]
+    assert done is not None
+    assert done.summary == "summary 1"
+    assert asked[0].startswith("PREVIOUS CHECKPOINT")
+    assert "OLD" in asked[0]
 
 
 async def test_an_empty_summary_saves_nothing() -> None:
@@ -197,7 +203,8 @@ async def test_a_history_larger_than_the_window_goes_in_pieces() -> None:
     history = messages(*(f"<{n}>" + "w" * 5000 for n in range(12)))
     info = ModelInfo(context_window=6000)
     done, asked = await compact(KeepTail(1), history, info=info)
-    assert done is not None and done.usage == Usage(10 * len(asked), len(asked))
+    assert done is not None
+    assert done.usage == Usage(10 * len(asked), len(asked))
     assert len(asked) > 2
     assert all(len(prompt) // 4 < info.context_window for prompt in asked)
     for number, prompt in enumerate(asked[1:], 1):
@@ -212,14 +219,17 @@ async def test_one_message_larger_than_the_window_is_cut_not_refused() -> None:
     done, asked = await compact(KeepTail(1), history, info=ModelInfo(context_window=4000))
     assert done is not None
     joined = "".join(asked)
-    assert "HEAD" in joined and "TAIL" in joined and len(joined) < 40_000
+    assert "HEAD" in joined
+    assert "TAIL" in joined
+    assert len(joined) < 40_000
 
 
 async def test_a_huge_last_message_does_not_keep_the_rest_in() -> None:
     """When even the tail is too long, all but the very last message is covered."""
     history = messages("q", "a", "q2", "a2", "w" * 400_000)
     done, _ = await compact(KeepTail(6), history, info=ModelInfo(context_window=10_000))
-    assert done is not None and done.covered_up_to == 4
+    assert done is not None
+    assert done.covered_up_to == 4
 
 
 async def test_another_strategy_takes_the_place_of_the_built_in_one(store: Store) -> None:

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from skald_core.api import ModelInfo, PluginContext
-from skald_llamacpp import machine
+from skald_llamacpp import machine, templates
 from skald_llamacpp.config import Config
 from skald_llamacpp.index import ModelSpec
 from skald_llamacpp.library import Library, LibraryError
@@ -344,6 +344,19 @@ async def test_the_first_try_uses_the_publisher_then_packages(
     library._default_sources(msgspec.structs.replace(spec, packages=None))
     assert asked == [False, True]
     await library.close()
+
+
+def test_only_the_template_that_was_measured_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any other template, and any larger model, keeps its own."""
+    import hashlib
+
+    known = "{{ a template with a known slip }}"
+    monkeypatch.setattr(templates, "_BY_DIGEST", {hashlib.sha256(known.encode()).hexdigest(): "short-tools.jinja"})
+    assert templates.replacement(known, weak=True) == "short-tools.jinja"
+    assert templates.replacement(known, weak=False) == ""
+    assert templates.replacement(known + " ", weak=True) == ""
+    assert "```tool" in templates.read("short-tools.jinja")
+    assert templates.read("") == ""
 
 
 # --- texts -------------------------------------------------------------------------------------------------------

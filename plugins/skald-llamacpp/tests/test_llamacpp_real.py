@@ -75,6 +75,7 @@ async def test_the_model_asks_for_a_file_and_then_says_so(library: Library, mode
     second request reads what it shares with the first from the cache."""
     model = await library.add_path(str(model_file))
     server = await library.server(model)
+    assert "```tool" in server.settings.template
     async with server.use() as endpoint:
         asked = {"role": "user", "content": "Create a file notes/todo.md with the text: buy milk"}
         first = await chat(endpoint, [asked])

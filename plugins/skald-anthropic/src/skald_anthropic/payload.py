@@ -1,0 +1,150 @@
+"""The JSON body of one call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from skald_anthropic.dialect import Dialect
+from skald_anthropic.messages import starts_with_thought, to_messages, to_system
+from skald_core.api import MediaPart, ModelRequest, ResultPart, TextPart, ToolSpec
+
+__all__ = ("build_body", "encode_body", "is_heavy")
+
+HEAVY = 512 * 1024
+"""Characters from which a body is built off the event loop."""
+MAX_TOKENS = 32_768
+"""The output cap where neither the request nor the model names one: the API insists on one."""
+THOUGHT_ROOM = 4_096
+"""Tokens added to a small cap when the model thinks: thoughts count, and an answer shall still fit."""
+MIN_BUDGET = 1_024
+
+_BUDGETS = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 16_384, "xhigh": 24_576, "max": 32_000}
+_SCALE = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+
+Json = dict[str, Any]
+
+
+def build_body(request: ModelRequest, dialect: Dialect) -> Json:
+    """Everything that is sent, in a fixed order.
+
+    The model's extra settings are merged last; a ``None`` among them takes the field out.
+    """
+    messages = to_messages(request, dialect)
+    thinking = _thinking(request, dialect, messages)
+    most = dialect.most or request.info.max_output_tokens
+    cap = request.max_output_tokens or min(MAX_TOKENS, most or MAX_TOKENS)
+    if thinking is not None and thinking["type"] == "enabled":
+        cap, thinking = _with_budget(cap, most, thinking)
+    elif thinking is not None and thinking["type"] == "adaptive" and cap < THOUGHT_ROOM:
+        cap += THOUGHT_ROOM
+    body: Json = {"model": request.model, "max_tokens": min(cap, most or cap)}
+    system = to_system(request, dialect)
+    if system:
+        body["system"] = system
+    body["messages"] = messages
+    if request.tools:
+        body["tools"] = [_tool(spec) for spec in request.tools]
+    body["stream"] = True
+    if request.temperature is not None and dialect.sampling and (thinking is None or thinking["type"] == "disabled"):
+        body["temperature"] = min(request.temperature, 1.0)
+    stops = [stop for stop in request.stop_sequences if stop.strip()]  # blank ones are refused
+    if stops:
+        body["stop_sequences"] = stops
+    if thinking is not None:
+        body["thinking"] = thinking
+    effort = _effort(request, dialect)
+    if effort:
+        body["output_config"] = {"effort": effort}
+    for field, value in request.extra.items():
+        if value is None:
+            body.pop(field, None)
+        else:
+            body[field] = value
+    return body
+
+
+def encode_body(body: Json) -> bytes:
+    """UTF-8 JSON. Half characters, which JSON cannot carry, become question marks."""
+    try:
+        return msgspec.json.encode(body)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_mended(body))
+
+
+def is_heavy(request: ModelRequest) -> bool:
+    """Would building this body hold up the event loop?"""
+    size = 0
+    for message in request.messages:
+        for part in message.parts:
+            if isinstance(part, MediaPart):
+                size += len(part.data)
+            elif isinstance(part, TextPart):
+                size += len(part.text)
+            elif isinstance(part, ResultPart):
+                size += len(part.content)
+    return size > HEAVY
+
+
+def _mended(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_mended(key): _mended(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_mended(item) for item in value]
+    return value
+
+
+def _tool(spec: ToolSpec) -> Json:
+    tool: Json = {"name": spec.name}
+    if spec.description:
+        tool["description"] = spec.description
+    tool["input_schema"] = spec.parameters or {"type": "object", "properties": {}}
+    return tool
+
+
+def _thinking(request: ModelRequest, dialect: Dialect, messages: list[Json]) -> Json | None:
+    """The ``thinking`` field, or None where the model's own way is right."""
+    effort = request.effort
+    if dialect.form == "none":
+        return None
+    if dialect.form == "manual":
+        wanted = effort is not None and effort != "none" and "reasoning" in request.info.capabilities
+        if not wanted or not starts_with_thought(messages):
+            return None
+        return {"type": "enabled", "budget_tokens": _BUDGETS.get(effort or "", _BUDGETS["medium"])}
+    if effort == "none" and dialect.off:
+        return {"type": "disabled"} if dialect.always else None
+    if effort is None and not dialect.always:
+        return None
+    thinking: Json = {"type": "adaptive"}
+    if dialect.display:
+        thinking["display"] = "summarized"
+    if dialect.binding:
+        thinking["block_binding"] = {"prefix_mismatch_behavior": "drop_block"}
+    return thinking
+
+
+def _with_budget(cap: int, most: int | None, thinking: Json) -> tuple[int, Json | None]:
+    """The cap with the budget on top of it, and the budget made smaller where the model cannot give out that much."""
+    budget = int(thinking["budget_tokens"])
+    room = (most or cap + budget) - min(cap, THOUGHT_ROOM)
+    budget = min(budget, room)
+    if budget < MIN_BUDGET:
+        return cap, None
+    return cap + budget, {**thinking, "budget_tokens": budget}
+
+
+def _effort(request: ModelRequest, dialect: Dialect) -> str:
+    """``output_config.effort`` for models that think adaptively, the nearest of their levels; empty to say nothing."""
+    effort = request.effort
+    if not effort or dialect.form != "adaptive" or not dialect.effort:
+        return ""
+    if effort == "none":
+        return "" if dialect.off else "low"  # the least there is where thinking cannot be turned off
+    if effort in dialect.efforts or effort not in _SCALE:
+        return effort
+    wanted = _SCALE.index(effort)
+    return min(dialect.efforts, key=lambda level: (abs(_SCALE.index(level) - wanted), _SCALE.index(level)))
