@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -50,7 +51,9 @@ class Translator:
             return
         self._errors.pop(event.conversation, None)
         self._began(event.conversation)
-        self._emit(event.conversation, "turn_started", run_id=event.run_id, resumed=event.resumed)
+        self._emit(
+            event.conversation, "turn_started", run_id=event.run_id, started_at=time.time(), resumed=event.resumed
+        )
 
     def round_started(self, event: e.RoundStartedEvent) -> None:
         title = self._model_title(event.model_id or event.model)

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
         estimate_tokens as estimate_tokens,
     )
     from skald_core.loop.compaction import (
+        known_tokens as known_tokens,
+    )
+    from skald_core.loop.compaction import (
         should_compact as should_compact,
     )
     from skald_core.loop.database import (
@@ -302,7 +305,16 @@ if TYPE_CHECKING:
     )
     from skald_core.loop.memory_store import MemoryStore as MemoryStore
     from skald_core.loop.ops import (
+        TASK_COMPLETED as TASK_COMPLETED,
+    )
+    from skald_core.loop.ops import (
         AppendMessage as AppendMessage,
+    )
+    from skald_core.loop.ops import (
+        HoldQueue as HoldQueue,
+    )
+    from skald_core.loop.ops import (
+        LoadFrame as LoadFrame,
     )
     from skald_core.loop.ops import (
         OpenFrame as OpenFrame,
@@ -312,6 +324,33 @@ if TYPE_CHECKING:
     )
     from skald_core.loop.ops import (
         Stored as Stored,
+    )
+    from skald_core.loop.ops import (
+        TaskDone as TaskDone,
+    )
+    from skald_core.loop.permissions import (
+        CanUseTool as CanUseTool,
+    )
+    from skald_core.loop.permissions import (
+        Mode as Mode,
+    )
+    from skald_core.loop.permissions import (
+        PathRule as PathRule,
+    )
+    from skald_core.loop.permissions import (
+        PermissionEngine as PermissionEngine,
+    )
+    from skald_core.loop.permissions import (
+        PermissionQuestion as PermissionQuestion,
+    )
+    from skald_core.loop.permissions import (
+        Rule as Rule,
+    )
+    from skald_core.loop.permissions import (
+        ShellRule as ShellRule,
+    )
+    from skald_core.loop.permissions import (
+        ToolRule as ToolRule,
     )
     from skald_core.loop.profile import (
         Limits as Limits,
@@ -525,6 +564,7 @@ _HOME = {
     "agent": ("Agent",),
     "cancel": ("CancelToken",),
     "compaction": (
+        "known_tokens",
         "Compaction",
         "CompactionContext",
         "CompactionResult",
@@ -568,6 +608,16 @@ _HOME = {
         "ToolError",
         "ToolSuspended",
         "TurnLimitError",
+    ),
+    "permissions": (
+        "CanUseTool",
+        "Mode",
+        "PathRule",
+        "PermissionEngine",
+        "PermissionQuestion",
+        "Rule",
+        "ShellRule",
+        "ToolRule",
     ),
     "events": (
         "AssistantEvent",
@@ -635,6 +685,10 @@ _HOME = {
     ),
     "memory_store": ("MemoryStore",),
     "ops": (
+        "HoldQueue",
+        "LoadFrame",
+        "TASK_COMPLETED",
+        "TaskDone",
         "AppendMessage",
         "OpenFrame",
         "SetHead",

@@ -161,11 +161,14 @@ class PermissionEngine:
 
     def evaluate(self, call: PendingCall) -> Verdict:
         """What rules and mode say; asks nobody and touches nothing but the file system's links."""
-        for rule in self._rules:
-            verdict = rule(call)
-            if verdict is not None:
-                return verdict
-        return self._by_mode(call)
+        try:
+            for rule in self._rules:
+                verdict = rule(call)
+                if verdict is not None:
+                    return verdict
+            return self._by_mode(call)
+        except (OSError, ValueError, RuntimeError) as error:  # a path no file can have, or a circle of links
+            return Deny(f"{call.tool.name}: the file it is about cannot be checked ({type(error).__name__})")
 
     def _by_mode(self, call: PendingCall) -> Verdict:
         tool = call.tool
@@ -184,11 +187,11 @@ class PermissionEngine:
 
     def real(self, path: str) -> Path:
         """Where a file is, links followed; also for one that does not exist yet."""
-        return (self._named / Path(path).expanduser()).resolve()
+        return (self._named / os.path.expanduser(path)).resolve()  # noqa: PTH111 -- pathlib's raises for an unknown user
 
     def named(self, path: str) -> Path:
         """A file as it is called, without following links, seen from the root's real place where it is below the root."""
-        plain = Path(os.path.abspath(self._named / Path(path).expanduser()))  # noqa: PTH100 -- links stay
+        plain = Path(os.path.abspath(self._named / os.path.expanduser(path)))  # noqa: PTH100, PTH111 -- links stay
         return self.root / plain.relative_to(self._named) if plain.is_relative_to(self._named) else plain
 
     def file_decision(self, path: str) -> Decision | None:

@@ -65,7 +65,8 @@ class Shell:
         return (
             f"default-src 'none'; script-src {scripts}; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; "
             "connect-src 'self'; media-src 'self' blob:; manifest-src 'self'; worker-src 'self'; base-uri 'none'; "
-            "form-action 'self'; frame-ancestors 'none'"
+            "form-action 'self'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
+            "trusted-types lit-html dompurify"
         ).encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -268,7 +268,8 @@ async def openai_agents(repeats: int) -> float:
         return ResponseOutputMessage(id="m", type="message", role="assistant", status="completed", content=[said])
 
     class Scripted(Model):  # type: ignore[misc]  # the library is not here when types are checked
-        async def get_response(self, system_instructions: Any, items: Any, *more: Any, **named: Any) -> Any:
+        async def get_response(self, *more: Any, **named: Any) -> Any:
+            items = named["input"] if "input" in named else more[1]
             return ModelResponse(output=[answer(items)], usage=Usage(), response_id=None)
 
         def stream_response(self, *more: Any, **named: Any) -> Any:

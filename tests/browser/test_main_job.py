@@ -45,6 +45,7 @@ def test_set_up_choose_a_model_and_write_a_file(
     page.get_by_role("button", name="Test connection").or_(page.get_by_role("button", name="Test")).first.click()
     page.get_by_text("fake-model").first.wait_for()
     page.get_by_role("button", name="Save").first.click()
+    expect(page.get_by_role("button", name="Save")).to_have_count(0)
     page.goto("/")
     llm.script({"text": "I will note that.", "calls": [WRITE]}, {"text": "Done, it is in notes/todo.md."})
     say(page, "Write a shopping list")
@@ -191,8 +192,20 @@ def test_no_page_scrolls_sideways(
         [{"name": "skald_session", "value": client.cookies["skald_session"], "url": server.url, "sameSite": "Strict"}]
     )
     page = context.new_page()
-    for path in ("/", "/inbox", "/models", "/plugins", "/profile"):
+    faults: list[str] = []
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    pages = client.get("/api/plugins/pages").json()
+    assert pages
+    for path in (
+        "/",
+        "/inbox",
+        "/models",
+        "/plugins",
+        "/profile",
+        *(f"/page/{p['plugin']}/{p['page_id']}" for p in pages),
+    ):
         page.goto(path)
         page.get_by_role("heading").or_(page.get_by_role("textbox")).first.wait_for()
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), path
+    assert faults == []
     context.close()

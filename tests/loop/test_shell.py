@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -123,7 +122,7 @@ PIECES = st.sampled_from(
 
 
 @pytest.fixture(scope="module")
-def traced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, str]]]:
+def traced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
     """A folder to run lines in; its commands only write down that they ran."""
     folder = tmp_path_factory.mktemp("traced")
     (folder / "bin").mkdir()
@@ -136,7 +135,7 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dic
         assert found is not None
         (folder / "bin" / name).symlink_to(found)
     (folder / "in").write_text("")
-    yield folder, {"PATH": f"{folder}/bin"}
+    return folder, {"PATH": f"{folder}/bin"}
 
 
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -21,7 +21,9 @@ _REFUSED = (
     r"|unrecogni[sz]ed|unknown|unexpected|cannot be|can not be|extra inputs|not accept)"
 )
 _CAP = re.compile(r"max_tokens\W{1,4}\d+ > (\d+)", re.IGNORECASE)
-_ENABLED = re.compile(rf"(?:thinking\.type\.enabled|budget_tokens|'enabled').{{0,80}}{_REFUSED}", re.IGNORECASE | re.DOTALL)
+_ENABLED = re.compile(
+    rf"(?:thinking\.type\.enabled|budget_tokens|'enabled').{{0,80}}{_REFUSED}", re.IGNORECASE | re.DOTALL
+)
 _ADAPTIVE = re.compile(
     rf"(?:thinking\.type\.adaptive|adaptive thinking|'adaptive').{{0,80}}{_REFUSED}", re.IGNORECASE | re.DOTALL
 )
@@ -29,7 +31,8 @@ _DISABLED = re.compile(rf"(?:thinking\.type\.disabled|'disabled').{{0,80}}{_REFU
 _EFFORT = re.compile(r"output_config|\beffort\b", re.IGNORECASE)
 _LEVEL = re.compile(r"\b(xhigh|max)\b")
 _THOUGHT = re.compile(
-    r"signature.{0,20}thinking|thinking.{0,40}(?:signature|bound to|cannot be modified)|redacted_thinking", re.IGNORECASE
+    r"signature.{0,20}thinking|thinking.{0,40}(?:signature|bound to|cannot be modified)|redacted_thinking",
+    re.IGNORECASE,
 )
 _ANY = re.compile(_REFUSED, re.IGNORECASE)
 
@@ -45,6 +48,8 @@ class Dialect:
         effort (from 4.6), or not at all.
     always
         Thinking is on unless it is turned off (from 5.0).
+    binding
+        The server doubts thoughts whose context has changed; ask it to drop those instead of refusing the request.
     """
 
     def __init__(self, model: str) -> None:
@@ -80,57 +85,77 @@ class Dialect:
             self.most = int(found[1])
             return True
         if _THOUGHT.search(text):
-            return self._learn_thoughts(text)
+            return self._learn_thoughts(text, body.get("thinking") or {})
+        refused = _ANY.search(text) is not None
+        if refused and "temperature" in body and "temperature" not in extra and "temperature" in text:
+            if self._once("temperature"):
+                self.sampling = False
+                return True
+            return False
         if "thinking" in body and "thinking" not in extra and self._learn_thinking(text, body["thinking"]):
             return True
         if "output_config" in body and "output_config" not in extra and _EFFORT.search(text):
-            return self._learn_effort(text)
-        if not _ANY.search(text):
-            return False
-        if "temperature" in body and "temperature" not in extra and "temperature" in text and self._once("temperature"):
-            self.sampling = False
-            return True
-        if "cache_control" in text and self._once("marks"):
+            return self._learn_effort(text, (body["output_config"] or {}).get("effort"))
+        if refused and "cache_control" in text and self._once("marks"):
             self.marks = False
             return True
         return False
 
-    def _learn_thoughts(self, text: str) -> bool:
-        if "prefix_mismatch_behavior" in text and self.form == "adaptive" and self._once("binding"):
+    def _learn_thoughts(self, text: str, thinking: Mapping[str, Any]) -> bool:
+        if "must start with a thinking block" in text:
+            if self._once("no thinking"):
+                self.form, self.always = "none", False
+                return True
+            return False
+        if "prefix_mismatch_behavior" in text and self.form == "adaptive" and "block_binding" not in thinking:
             # System text that changes from turn to turn is enough to make the newest models doubt their old thoughts.
-            self.binding = True
-            return True
+            if self._once("binding"):
+                self.binding = True
+                return True
+            return False
         if self._once("replay"):
             self.replay = False
             return True
         return False
 
     def _learn_thinking(self, text: str, thinking: Mapping[str, Any]) -> bool:
+        """A refusal about the ``thinking`` field. What was learnt before is not learnt again, nor mistaken for more: another
+        call may have been under way with the same field."""
         kind = thinking.get("type")
-        if "display" in thinking and "display" in text and self._once("display"):
-            self.display = False
-            return True
-        if "block_binding" in thinking and "block_binding" in text and self._once("no binding"):
-            self.binding = self.replay = False
-            return True
-        if kind == "enabled" and _ENABLED.search(text) and self._once("adaptive"):
-            self.form, self.sampling = "adaptive", False
-            return True
-        if kind == "adaptive" and _ADAPTIVE.search(text) and self._once("manual"):
-            self.form, self.always = "manual", False
-            return True
-        if kind == "disabled" and _DISABLED.search(text) and self._once("always on"):
-            self.off = False
-            return True
-        if _ANY.search(text) and re.search(r"\bthinking\b", text) and self._once("no thinking"):
-            self.form, self.always = "none", False
-            return True
-        return False
+        lesson = ""
+        if "display" in thinking and "display" in text:
+            lesson = "display"
+        elif "block_binding" in thinking and "block_binding" in text:
+            lesson = "no binding"
+        elif kind == "enabled" and _ENABLED.search(text):
+            lesson = "adaptive"
+        elif kind == "adaptive" and _ADAPTIVE.search(text):
+            lesson = "manual"
+        elif kind == "disabled" and _DISABLED.search(text):
+            lesson = "always on"
+        elif _ANY.search(text) and re.search(r"\bthinking\b", text):
+            lesson = "no thinking"
+        if not lesson or not self._once(lesson):
+            return False
+        match lesson:
+            case "display":
+                self.display = False
+            case "no binding":
+                self.binding = self.replay = False
+            case "adaptive":
+                self.form, self.sampling = "adaptive", False
+            case "manual":
+                self.form, self.always = "manual", False
+            case "always on":
+                self.off = False
+            case _:
+                self.form, self.always = "none", False
+        return True
 
-    def _learn_effort(self, text: str) -> bool:
-        if (found := _LEVEL.search(text)) and found[1] in self.efforts and self._once(f"effort {found[1]}"):
-            self.efforts = tuple(level for level in self.efforts if level != found[1])
-            return True
+    def _learn_effort(self, text: str, effort: Any) -> bool:
+        if (found := _LEVEL.search(text)) and found[1] == effort and len(self.efforts) > 1:
+            self.efforts = tuple(level for level in self.efforts if level != effort)
+            return self._once(f"effort {effort}")
         if self._once("effort"):
             self.effort = False
             return True

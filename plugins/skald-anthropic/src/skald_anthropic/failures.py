@@ -108,7 +108,9 @@ class Failures:
         if status in (404, 410):
             return Failure(ModelGoneError(self._gone_text(reply), status=status, detail=detail), reply=reply)
         if status == 413:
-            text = f"The request is larger than {label} takes. Send fewer or smaller files, or start a new conversation."
+            text = (
+                f"The request is larger than {label} takes. Send fewer or smaller files, or start a new conversation."
+            )
             return Failure(InvalidRequestError(text, status=status, detail=detail), reply=reply)
         if status == 429:
             when = "in a moment" if retry_after is None else f"in {_seconds(retry_after)}"
@@ -122,7 +124,9 @@ class Failures:
             number = f" (HTTP {status})" if status else ""
             text = f"{label} has a problem of its own{number}. Try again in a moment, or choose another model."
             return Failure(ServerError(text, status=shown, detail=detail), retry_after, status != 501, reply)
-        text = f"{label} refused the request (HTTP {status}). Check this model's extra settings, or choose another model."
+        text = (
+            f"{label} refused the request (HTTP {status}). Check this model's extra settings, or choose another model."
+        )
         return Failure(InvalidRequestError(text + said, status=status, detail=detail), reply=reply)
 
     def web_page(self, status: int) -> Failure:

@@ -63,16 +63,17 @@ def _joined(blocks: Sequence[SystemBlock], *, stable: bool) -> str:
     return "\n\n".join(block.text for block in blocks if block.stable is stable and block.text.strip())
 
 
-def to_messages(request: ModelRequest, dialect: Dialect) -> list[Json]:
+def to_messages(request: ModelRequest, dialect: Dialect, *, thoughts: bool = True) -> list[Json]:
     """The request's messages as alternating ``user`` and ``assistant`` messages, the first and the last by the user.
 
     Results of tools, and what the person says right after them, are one user message. The last block of the conversation
-    carries a cache mark. Thinking goes back, unchanged and in its place, to the model family that wrote it.
+    carries a cache mark. With ``thoughts``, thinking goes back, unchanged and in its place, to the model family that wrote
+    it.
     """
     out: list[Json] = []
     for message in request.messages:
         if message.role == "assistant":
-            role, content = "assistant", _assistant(message, request, dialect)
+            role, content = "assistant", _assistant(message, request.model if thoughts else "")
         else:
             role, content = "user", list(_user(message, request))
         if not content:
@@ -103,11 +104,12 @@ def starts_with_thought(messages: Sequence[Json]) -> bool:
 # --- assistant ---------------------------------------------------------------------------------------------------
 
 
-def _assistant(message: WireMessage, request: ModelRequest, dialect: Dialect) -> list[Json]:
+def _assistant(message: WireMessage, reader: str) -> list[Json]:
+    """``reader`` is the model that gets thoughts back, if they are of its family; empty for none."""
     text = "".join(part.text for part in message.parts if isinstance(part, TextPart))
     calls = [_call(part) for part in message.parts if isinstance(part, CallPart)]
-    if dialect.replay and (text.strip() or calls):
-        kept = _kept_blocks(message, request.model)
+    if reader and (text.strip() or calls):
+        kept = _kept_blocks(message, reader)
         if kept:
             return _in_place(kept, text, calls)
     return [*_text(text), *calls]

@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from skald_anthropic.dialect import Dialect
+from skald_anthropic.dialect import BINDING_BETA, Dialect
 from skald_anthropic.messages import starts_with_thought, to_messages, to_system
 from skald_core.api import MediaPart, ModelRequest, ResultPart, TextPart, ToolSpec
 
-__all__ = ("build_body", "encode_body", "is_heavy")
+__all__ = ("betas_of", "build_body", "encode_body", "is_heavy")
 
 HEAVY = 512 * 1024
 """Characters from which a body is built off the event loop."""
@@ -29,9 +29,12 @@ Json = dict[str, Any]
 def build_body(request: ModelRequest, dialect: Dialect) -> Json:
     """Everything that is sent, in a fixed order.
 
-    The model's extra settings are merged last; a ``None`` among them takes the field out.
+    The model's extra settings are merged last; a ``None`` among them takes the field out. ``betas`` is not of the body:
+    see :func:`betas_of`.
     """
-    messages = to_messages(request, dialect)
+    # Where thoughts are bound to their context, a request that does not think cannot say what becomes of broken ones.
+    thoughts = dialect.replay and (not dialect.binding or _thinks(request, dialect))
+    messages = to_messages(request, dialect, thoughts=thoughts)
     thinking = _thinking(request, dialect, messages)
     most = dialect.most or request.info.max_output_tokens
     cap = request.max_output_tokens or min(MAX_TOKENS, most or MAX_TOKENS)
@@ -60,9 +63,16 @@ def build_body(request: ModelRequest, dialect: Dialect) -> Json:
     for field, value in request.extra.items():
         if value is None:
             body.pop(field, None)
-        else:
+        elif field != "betas":
             body[field] = value
     return body
+
+
+def betas_of(request: ModelRequest, dialect: Dialect) -> list[str]:
+    """The words for the ``anthropic-beta`` header: those of the extra setting ``betas``, and what the body needs."""
+    wanted = request.extra.get("betas")
+    words = [word for word in wanted if isinstance(word, str)] if isinstance(wanted, list) else []
+    return [*words, BINDING_BETA] if dialect.binding and BINDING_BETA not in words else words
 
 
 def encode_body(body: Json) -> bytes:
@@ -115,16 +125,21 @@ def _thinking(request: ModelRequest, dialect: Dialect, messages: list[Json]) -> 
         if not wanted or not starts_with_thought(messages):
             return None
         return {"type": "enabled", "budget_tokens": _BUDGETS.get(effort or "", _BUDGETS["medium"])}
-    if effort == "none" and dialect.off:
+    if not _thinks(request, dialect):
         return {"type": "disabled"} if dialect.always else None
-    if effort is None and not dialect.always:
-        return None
     thinking: Json = {"type": "adaptive"}
     if dialect.display:
         thinking["display"] = "summarized"
     if dialect.binding:
         thinking["block_binding"] = {"prefix_mismatch_behavior": "drop_block"}
     return thinking
+
+
+def _thinks(request: ModelRequest, dialect: Dialect) -> bool:
+    """Will a model that thinks adaptively be left, or asked, to think?"""
+    if request.effort is None:
+        return dialect.always
+    return request.effort != "none" or not dialect.off
 
 
 def _with_budget(cap: int, most: int | None, thinking: Json) -> tuple[int, Json | None]:
