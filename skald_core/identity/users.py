@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import msgspec
 from sqlcipher3 import dbapi2 as sqlite
@@ -19,6 +20,8 @@ from skald_core.identity.vault import Vault
 from skald_core.loop.database import Connection, Database
 
 __all__ = ("Unlocked", "Users")
+
+T = TypeVar("T")
 
 _USERNAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}")
 _COLUMNS = "id, username, display_name, role_id, encrypted, active, locale, created_at"
@@ -54,6 +57,21 @@ class Users:
         self._vault = vault
         self._kdf = deriver
         self._decoy_salt = crypto.new_salt()
+        self._listeners: list[Callable[[], None]] = []
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Have ``listener`` called whenever an account changed, before the change's caller goes on."""
+        self._listeners.append(listener)
+
+    async def _write(self, fn: Callable[[Connection], T]) -> T:
+        """Change accounts. Listeners are told on both sides of the commit: nothing read in between stays remembered."""
+        for listener in self._listeners:
+            listener()
+        try:
+            return await self._db.write(fn)
+        finally:
+            for listener in self._listeners:
+                listener()
 
     async def count(self) -> int:
         return await self._db.read(lambda c: int(c.execute("SELECT count(*) FROM users").fetchone()[0]))
@@ -120,7 +138,7 @@ class Users:
 
         try:
             await self._vault.unlock(user_id, key)
-            await self._db.write(insert)
+            await self._write(insert)
         except BaseException:
             await self._vault.delete_file(user_id)
             raise
@@ -180,7 +198,7 @@ class Users:
             c.execute("DELETE FROM login_sessions WHERE user_id=?", (user_id,))
             return int(c.execute("SELECT token_version FROM users WHERE id=?", (user_id,)).fetchone()[0])
 
-        return await self._db.write(update)
+        return await self._write(update)
 
     async def reset_password(self, user_id: str, new: str) -> None:
         """Give an unencrypted user a new password and end their sessions.
@@ -206,7 +224,13 @@ class Users:
             )
             c.execute("DELETE FROM login_sessions WHERE user_id=?", (user_id,))
 
-        await self._db.write(update)
+        await self._write(update)
+
+    async def set_active(self, user_id: str, active: bool) -> None:
+        """Suspend or readmit an account; a suspended one is out on its next request and cannot sign in."""
+        await self.get(user_id)
+        values = (int(active), time.time(), user_id)
+        await self._write(lambda c: c.execute("UPDATE users SET active=?, updated_at=? WHERE id=?", values))
 
     async def update(self, user_id: str, **changes: str) -> User:
         """Change ``display_name`` or ``locale``."""
@@ -218,7 +242,7 @@ class Users:
         sets = ", ".join(f"{k}=?" for k in changes)
         if sets:
             values = (*(v.strip() for v in changes.values()), time.time(), user_id)
-            await self._db.write(lambda c: c.execute(f"UPDATE users SET {sets}, updated_at=? WHERE id=?", values))
+            await self._write(lambda c: c.execute(f"UPDATE users SET {sets}, updated_at=? WHERE id=?", values))
         return await self.get(user_id)
 
 

@@ -31,6 +31,8 @@ class Contributed:
 
     def __init__(self) -> None:
         self._by_plugin: dict[str, PluginContributions] = {}
+        self.version = 0
+        """Rises with every change; what was derived from the contributions may be kept for one version."""
 
     def add(self, plugin_id: str, brought: PluginContributions) -> None:
         """Record a plugin's contributions, leaving out tools and provider types whose names are taken."""
@@ -39,6 +41,7 @@ class Contributed:
         taken_types = {t.id: p for p, c in self._by_plugin.items() for t in c.providers}
         brought.providers = self._unique(brought, brought.providers, taken_types, lambda t: t.id, "provider type")
         self._by_plugin[plugin_id] = brought
+        self.version += 1
 
     @staticmethod
     def _unique(
@@ -59,6 +62,7 @@ class Contributed:
 
     def remove(self, plugin_id: str) -> None:
         self._by_plugin.pop(plugin_id, None)
+        self.version += 1
 
     def of(self, plugin_id: str) -> PluginContributions | None:
         return self._by_plugin.get(plugin_id)

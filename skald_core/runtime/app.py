@@ -67,7 +67,7 @@ class Skald:
         self.vault = Vault(settings.data_dir / "database", self._migrate_owner)
         self.users = Users(database, self.vault, KeyDeriver(settings.kdf))
         self.roles = Roles(database)
-        self.logins = LoginSessions(database)
+        self.logins = LoginSessions(database, self.users)
         self.limiter = LoginLimiter()
         self.agents = load_agents(settings.agents_dir)
         self._clients: dict[bool, httpx.AsyncClient] = {}

@@ -46,6 +46,7 @@ TELL_SECONDS = 0.1
 MAX_MEDIA = 10 * 1024 * 1024
 """Bytes of one file shown to a model."""
 
+_ANY_TOOLS = ModelInfo()
 _MAGIC = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -70,6 +71,7 @@ class UserContext:
         self._unjudged: set[str] = set()
         self._last: dict[str, asyncio.Task[None]] = {}
         self._changed: set[str] = set()
+        self._registry: tuple[tuple[int, frozenset[str]], ToolRegistry] | None = None
         gate = PluginGate(
             dispatcher=app.plugins.dispatcher,
             visible=app.plugins.visible_to,
@@ -139,11 +141,14 @@ class UserContext:
         if "tools" not in info.capabilities:
             return ToolRegistry()
         visible = self.app.plugins.visible_to(self.user.id)
-        return ToolRegistry(tool for _, tool in self.app.plugins.contributed.tools(visible))
+        key = (self.app.plugins.contributed.version, visible)
+        if self._registry is None or self._registry[0] != key:
+            registry = ToolRegistry(tool for _, tool in self.app.plugins.contributed.tools(visible))
+            self._registry = (key, registry)
+        return self._registry[1]
 
     def _tool(self, name: str) -> Tool | None:
-        visible = self.app.plugins.visible_to(self.user.id)
-        return next((t for _, t in self.app.plugins.contributed.tools(visible) if t.name == name), None)
+        return self._tools(_ANY_TOOLS).get(name)
 
     def _model_title(self, model: str) -> str:
         for row in self.app.catalogue.models():
