@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -18,6 +18,8 @@ from skald_core.loop.errors import ConfigError
 
 if TYPE_CHECKING:
     import httpx
+
+    from skald_core.runtime.wire import WireTransport
 
 __all__ = ("StreamingClient", "streaming_client")
 
@@ -34,17 +36,9 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-async def streaming_client(
-    base_url: str, *, read_timeout: float, connect_timeout: float = CONNECT_TIMEOUT
-) -> httpx.AsyncClient:
-    """A client for long streaming answers. ``read_timeout`` is seconds between bytes, ``connect_timeout`` to connect.
-
-    Proxies of the environment apply, but not to this machine. Loading certificates takes tens of milliseconds, so it
-    happens off the event loop, and not at all for plain HTTP, where the empty store trusts nobody.
-
-    Raises:
-        ConfigError: the address cannot be a host's.
-    """
+async def _transport(base_url: str) -> WireTransport:
+    """Loading certificates takes tens of milliseconds, so it happens off the event loop, and not at all for plain HTTP,
+    where the empty store trusts nobody. Proxies of the environment apply, but not to this machine."""
     import httpx
 
     from skald_core.runtime.wire import WireTransport
@@ -60,12 +54,29 @@ async def streaming_client(
         context = await asyncio.to_thread(httpx.create_ssl_context)
     else:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    return WireTransport(verify=context, keepalive=_KEEP_NEARBY if loopback else _KEEP_FAR, trust_env=not loopback)
+
+
+def _timeout(read_timeout: float, connect_timeout: float) -> httpx.Timeout:
+    import httpx
+
+    return httpx.Timeout(read_timeout, connect=connect_timeout, write=WRITE_TIMEOUT, pool=None)
+
+
+async def streaming_client(
+    base_url: str, *, read_timeout: float, connect_timeout: float = CONNECT_TIMEOUT
+) -> httpx.AsyncClient:
+    """A client for one server. ``read_timeout`` is seconds between bytes, ``connect_timeout`` to connect.
+
+    Raises:
+        ConfigError: the address cannot be a host's.
+    """
+    import httpx
+
     return httpx.AsyncClient(
-        transport=WireTransport(
-            verify=context, keepalive=_KEEP_NEARBY if loopback else _KEEP_FAR, trust_env=not loopback
-        ),
+        transport=await _transport(base_url),
         follow_redirects=False,
-        timeout=httpx.Timeout(read_timeout, connect=connect_timeout, write=WRITE_TIMEOUT, pool=None),
+        timeout=_timeout(read_timeout, connect_timeout),
     )
 
 
@@ -82,23 +93,55 @@ class StreamingClient:
         self._label = label
         self.read_timeout = read_timeout
         self.connect_timeout = connect_timeout
-        self._client: httpx.AsyncClient | None = None
+        self._transport: WireTransport | None = None
         self._making: asyncio.Lock | None = None
+        self._urls: dict[str, httpx.URL] = {}
         self._in_use = 0
         self._closed = False
 
     @asynccontextmanager
-    async def lease(self) -> AsyncIterator[httpx.AsyncClient]:
-        """The client, for one call.
+    async def post(self, url: str, *, content: bytes, headers: Mapping[str, str]) -> AsyncIterator[httpx.Response]:
+        """One streaming POST; leaving the block closes the answer, and the connection when it was not read to its end.
+
+        Cheaper than a client's own ``stream``: no cookies, redirects or authentication flow are looked for.
 
         Raises:
+            httpx.HTTPError: no good answer could be had.
             ConfigError: it is closed, or the address cannot be a host's.
         """
+        import httpx
+
         if self._closed:
             raise ConfigError(f"The provider for {self._label} was closed. Start the request again.")
         self._in_use += 1
         try:
-            yield await self._ready()
+            transport = self._transport or await self._open()
+            target = self._urls.get(url)
+            if target is None:
+                target = self._urls[url] = httpx.URL(url)
+            timeout = _timeout(self.read_timeout, self.connect_timeout).as_dict()
+            request = httpx.Request("POST", target, content=content, headers=headers, extensions={"timeout": timeout})
+            response = await transport.handle_async_request(request)
+            try:
+                yield response
+            finally:
+                await response.aclose()
+        finally:
+            self._in_use -= 1
+            await self._close_if_unused()
+
+    @asynccontextmanager
+    async def lease(self) -> AsyncIterator[httpx.AsyncClient]:
+        """A client over the same connections, for calls that are no streaming POST."""
+        import httpx
+
+        if self._closed:
+            raise ConfigError(f"The provider for {self._label} was closed. Start the request again.")
+        self._in_use += 1
+        try:
+            transport = self._transport or await self._open()
+            timeout = _timeout(self.read_timeout, self.connect_timeout)
+            yield httpx.AsyncClient(transport=transport, follow_redirects=False, timeout=timeout)
         finally:
             self._in_use -= 1
             await self._close_if_unused()
@@ -107,19 +150,16 @@ class StreamingClient:
         self._closed = True
         await self._close_if_unused()
 
-    async def _ready(self) -> httpx.AsyncClient:
-        if self._client is None:
-            self._making = self._making or asyncio.Lock()
-            async with self._making:
-                if self._client is None:
-                    self._client = await streaming_client(
-                        self._base_url, read_timeout=self.read_timeout, connect_timeout=self.connect_timeout
-                    )
-        return self._client
+    async def _open(self) -> WireTransport:
+        self._making = self._making or asyncio.Lock()
+        async with self._making:
+            if self._transport is None:
+                self._transport = await _transport(self._base_url)
+            return self._transport
 
     async def _close_if_unused(self) -> None:
         if self._in_use or not self._closed:
             return
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            await transport.aclose()

@@ -7,8 +7,8 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from skald_core.api import ModelInfo, ModelRequest, StreamEvent, SystemBlock, TextPart, ToolSpec, WireMessage
 from skald_anthropic.provider import AnthropicProvider
+from skald_core.api import ModelInfo, ModelRequest, StreamEvent, SystemBlock, TextPart, ToolSpec, WireMessage
 
 READ_FILE = ToolSpec(
     "read_file",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 from typing import Any
 
@@ -59,13 +60,7 @@ def test_a_whole_round_snapshot() -> None:
     pdf = MediaPart("application/pdf", b"%PDF-", "paper.pdf")
     state = {
         "model": "claude-sonnet-4-5",
-        "blocks": [
-            THOUGHT,
-            {"type": "text", "skip": 0, "length": 9},
-            HIDDEN,
-            {"type": "tool_use"},
-            {"type": "tool_use"},
-        ],
+        "blocks": [THOUGHT, {"type": "text", "length": 10}, HIDDEN, {"type": "tool_use"}, {"type": "tool_use"}],
     }
     request = ask(
         system=(SystemBlock("You help."), SystemBlock("You are brief."), SystemBlock("It is noon.", stable=False)),
@@ -76,7 +71,7 @@ def test_a_whole_round_snapshot() -> None:
                 TextPart("I'll read."),
                 CallPart("toolu_1", "read_file", '{ "path": "b",  "n": 1.0 }'),
                 CallPart("call|2", "read_file", "{broken"),
-                state={**state, "blocks": [*state["blocks"][:1], {"type": "text", "length": 10}, *state["blocks"][2:]]},
+                state=state,
             ),
             WireMessage("tool", (ResultPart("toolu_1", "milk"), ResultPart("call|2", "", is_error=True))),
             user("Go on."),
@@ -85,12 +80,9 @@ def test_a_whole_round_snapshot() -> None:
         max_output_tokens=2000,
         stop_sequences=("END", "\n"),
     )
-    other_id = "toolu_e1fd7ef9ec4acd6e2d0b1a25"
     body = sent(request)
     assert list(body) == ["model", "max_tokens", "system", "messages", "tools", "stream", "stop_sequences"]
-    assert body["messages"][1]["content"][4]["id"] == body["messages"][2]["content"][1]["tool_use_id"]
-    other_id = body["messages"][1]["content"][4]["id"]
-    assert other_id.startswith("toolu_")
+    other_id = "toolu_" + hashlib.sha256(b"call|2").hexdigest()[:24]
     assert body == {
         "model": "claude-sonnet-4-5",
         "max_tokens": 2000,
@@ -253,7 +245,9 @@ def test_heavy_requests_are_recognised() -> None:
 # --- thoughts ------------------------------------------------------------------------------------------------------
 
 
-def replayed(state: dict[str, Any], *, model: str = "claude-sonnet-4-5", text: str = "Hello", calls: int = 0) -> list[str]:
+def replayed(
+    state: dict[str, Any], *, model: str = "claude-sonnet-4-5", text: str = "Hello", calls: int = 0
+) -> list[str]:
     """The kinds of the assistant's blocks."""
     answer = said(TextPart(text), *(CallPart(f"t{n}", "f", "{}") for n in range(calls)), state=state)
     request = ask(model=model, messages=(user("x"), answer, user("y")))
@@ -442,7 +436,9 @@ def test_the_form_of_thinking_is_learnt() -> None:
 
 def test_thinking_that_cannot_be_turned_off() -> None:
     """The least effort is what comes nearest."""
-    body, _ = after('"thinking.type.disabled" is not supported for this model.', ask(model="claude-opus-5", effort="none"))
+    body, _ = after(
+        '"thinking.type.disabled" is not supported for this model.', ask(model="claude-opus-5", effort="none")
+    )
     assert body["thinking"]["type"] == "adaptive"
     assert body["output_config"] == {"effort": "low"}
 
@@ -482,7 +478,8 @@ def test_levels_and_caps_are_learnt() -> None:
     )
     assert body["output_config"] == {"effort": "high"}
     body, _ = after(
-        "max_tokens: 32768 > 8192, which is the maximum allowed number of output tokens for claude-x", ask(model="claude-x")
+        "max_tokens: 32768 > 8192, which is the maximum allowed number of output tokens for claude-x",
+        ask(model="claude-x"),
     )
     assert body["max_tokens"] == 8192
 
@@ -503,7 +500,9 @@ def test_thoughts_bound_to_another_context() -> None:
     assert body["messages"][1]["content"][0] == THOUGHT
     assert betas_of(request, at) == [BINDING_BETA]
     quiet = sent(ask(model="claude-opus-5-5", messages=wire, effort="none"), at)
-    assert [block["type"] for block in quiet["messages"][1]["content"]] == ["text"], "it could not say what becomes of them"
+    assert [block["type"] for block in quiet["messages"][1]["content"]] == ["text"], (
+        "it could not say what becomes of them"
+    )
     assert at.learn(Reply(refusal), body, {}), "still refused: no thoughts at all"
     assert [block["type"] for block in sent(request, at)["messages"][1]["content"]] == ["text"]
     assert not at.learn(Reply(refusal), body, {})
@@ -542,7 +541,9 @@ def histories(draw: st.DrawFn) -> tuple[WireMessage, ...]:
             continue
         calls = [CallPart(i, "f", draw(texts)) for i in draw(st.lists(ids, max_size=3, unique=True))]
         blocks = draw(
-            st.lists(st.sampled_from([THOUGHT, HIDDEN, {"type": "text", "length": 3}, {"type": "tool_use"}]), max_size=4)
+            st.lists(
+                st.sampled_from([THOUGHT, HIDDEN, {"type": "text", "length": 3}, {"type": "tool_use"}]), max_size=4
+            )
         )
         state = draw(st.none() | st.just({"anthropic": {"model": "claude-sonnet-4-5", "blocks": blocks}}))
         out.append(WireMessage("assistant", (TextPart(draw(texts)), *calls), state))
@@ -557,7 +558,9 @@ def test_no_history_breaks_the_rules(history: tuple[WireMessage, ...], moving: b
     system = (SystemBlock("Stable."), *((SystemBlock("Now.", stable=False),) if moving else ()))
     body = sent(ask(messages=history, system=system))
     wire = body["messages"]
-    assert [message["role"] for message in wire] == ["user", "assistant"] * (len(wire) // 2) + ["user"] * (len(wire) % 2)
+    assert [message["role"] for message in wire] == ["user", "assistant"] * (len(wire) // 2) + ["user"] * (
+        len(wire) % 2
+    )
     found = marks(body)
     assert len(found) <= 2
     assert not any(word.endswith(("thinking", "tool_use")) for word in found)

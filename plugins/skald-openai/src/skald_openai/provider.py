@@ -139,12 +139,9 @@ class OpenAIProvider:
         problem: httpx.HTTPError | None = None
         seen = False
         try:
-            async with (
-                self._transport.lease() as client,
-                client.stream(
-                    "POST", self._endpoint.url("/chat/completions"), content=content, headers=self._headers
-                ) as response,
-            ):
+            async with self._transport.post(
+                self._endpoint.url("/chat/completions"), content=content, headers=self._headers
+            ) as response:
                 if response.status_code != 200:
                     text = await read_capped(response.aiter_bytes(), MAX_ERROR_BODY)
                     raise Failed(failures.from_answer(response.status_code, response.headers, text, self._clock()))
