@@ -314,6 +314,9 @@ if TYPE_CHECKING:
         HoldQueue as HoldQueue,
     )
     from skald_core.loop.ops import (
+        ImportMessages as ImportMessages,
+    )
+    from skald_core.loop.ops import (
         LoadFrame as LoadFrame,
     )
     from skald_core.loop.ops import (
@@ -686,6 +689,7 @@ _HOME = {
     "memory_store": ("MemoryStore",),
     "ops": (
         "HoldQueue",
+        "ImportMessages",
         "LoadFrame",
         "TASK_COMPLETED",
         "TaskDone",

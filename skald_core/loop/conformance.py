@@ -24,6 +24,7 @@ from skald_core.loop.ops import (
     EditQueued,
     Enqueue,
     HoldQueue,
+    ImportMessages,
     LoadFrame,
     MergeCallExtras,
     NewCall,
@@ -255,6 +256,53 @@ async def branches_keep_their_siblings(store: Store) -> None:
     assert loaded is not None and loaded.messages == ()
 
 
+async def a_tree_comes_whole_and_goes_in_again(store: Store) -> None:
+    frame = await _open(store)
+    q1, a1, q2, _ = await _say(store, frame, "q1", "a1", "q2", "a2")
+    made = (NewCall("t", '{"a": 1}', "u1"), NewCall("t", "{}", "u2"), NewCall("t", "{}", "u3"))
+    (other,) = await store.apply([AppendMessage(frame, "assistant", "o", parent=q2, calls=made, at=3)])
+    media = (Attachment("p.png", "p.png", "image/png", 4),)
+    await store.apply(
+        [
+            SetCallState(other.calls[0], "running", '{"a": 2}'),
+            ResolveCall(other.calls[0], "done", "r", "json", media=media, extras={"x": 1}, duration_ms=2, at=4),
+            ResolveCall(other.calls[1], "cancelled", "stop", "cancelled", at=4),
+            UpdateMessage(a1, metadata={"k": 1}),
+            SaveCheckpoint(frame, "sum", a1, 10, "m", at=2),
+        ]
+    )
+    tree, points = await store.tree(frame), await store.checkpoints(frame)
+    assert [m.content for m in tree] == ["q1", "a1", "q2", "a2", "o"] and [p.summary for p in points] == ["sum"]
+    assert tree[4].calls[0].result == "r" and tree[4].parent == q2
+    _, done = await store.apply([OpenFrame(B), ImportMessages(None, tree, q1, points)])
+    copy = await store.root(B)
+    assert copy is not None and copy.head == done.id
+    again = await store.tree(copy.id)
+    new = {old.id: message.id for old, message in zip(tree, again, strict=True)}
+    for old, message in zip(tree, again, strict=True):
+        assert (message.role, message.content, message.metadata) == (old.role, old.content, old.metadata)
+        assert message.parent == (new[old.parent] if old.parent else None) and message.frame == copy.id
+        assert message.id > tree[-1].id and message.created_at == old.created_at
+    for old_call, call in zip(tree[4].calls[:2], again[4].calls[:2], strict=True):
+        for name in (
+            "name",
+            "arguments",
+            "effective",
+            "state",
+            "result",
+            "result_kind",
+            "media",
+            "extras",
+            "duration_ms",
+        ):
+            assert getattr(call, name) == getattr(old_call, name), name
+    assert again[4].calls[2].result_kind == "interrupted" and await store.open_calls(B) == ()
+    assert new[q1] == done.id and (await store.checkpoints(copy.id))[0].covered_up_to == new[a1]
+    await store.apply([SetHead(copy.id, again[4].id)])
+    loaded = await store.load(copy.id)
+    assert loaded is not None and [m.content for m in loaded.messages] == ["q2", "o"]
+
+
 async def history_comes_in_pages(store: Store) -> None:
     frame = await _open(store)
     ids = await _say(store, frame, *"abcdefg")
@@ -284,6 +332,8 @@ async def a_checkpoint_covers_its_branch(store: Store) -> None:
     assert loaded.checkpoint == await store.checkpoint(second.id)
     page = await store.history(A)
     assert len(page.items) == 4 and [k.summary for k in page.checkpoints] == ["old", "sum"]
+    await _refused(store, SaveCheckpoint(frame, "of nothing", MessageId(999)))
+    await _refused(store, SaveCheckpoint(await _open(store, B), "of another", a1))
     await store.apply([AppendMessage(frame, "user", "other", parent=None)])
     loaded = await store.load(frame)
     assert loaded is not None and loaded.checkpoint is None and len(loaded.messages) == 1
@@ -472,6 +522,7 @@ CHECKS: tuple[Check, ...] = (
     a_failing_op_undoes_its_batch,
     a_batch_may_use_the_frame_it_opens,
     branches_keep_their_siblings,
+    a_tree_comes_whole_and_goes_in_again,
     history_comes_in_pages,
     a_checkpoint_covers_its_branch,
     the_queue_keeps_its_order,

@@ -20,6 +20,7 @@ from skald_core.loop.ops import (
     EditQueued,
     Enqueue,
     HoldQueue,
+    ImportMessages,
     LoadFrame,
     MergeCallExtras,
     Op,
@@ -33,6 +34,8 @@ from skald_core.loop.ops import (
     SettleCalls,
     Stored,
     UpdateMessage,
+    imported,
+    imported_result,
     message_from,
     queued_from,
     task_result,
@@ -90,6 +93,7 @@ class MemoryStore:
         results: list[Stored] = []
         self._undo.clear()
         self._opened = None
+        last = dict(self._last)
         try:
             for op in ops:
                 results.append(_APPLY[type(op)](self, op))
@@ -98,6 +102,7 @@ class MemoryStore:
         except Exception as error:  # noqa: BLE001 -- handed to the waiter, after undoing the batch
             for undo in reversed(self._undo):
                 undo()
+            self._last = last
             future.set_exception(error)
             return future
         future.set_result(tuple(results))
@@ -249,16 +254,20 @@ class MemoryStore:
         self._put(self._calls, op.call, _replace(found, extras=found.extras | op.extras))
         return Stored(op.call)
 
+    def _need_part(self, frame: FrameId, message: MessageId) -> None:
+        found = self._messages.get(message)
+        if found is None or found.frame != frame:
+            raise StoreError(f"message {message!r} is not part of frame {frame!r}")
+
     def _set_head(self, op: SetHead) -> Stored:
         frame = self._need_frame(op.frame)
         if op.message is not None:
-            message = self._messages.get(op.message)
-            if message is None or message.frame != op.frame:
-                raise StoreError(f"message {op.message!r} is not part of frame {op.frame!r}")
+            self._need_part(op.frame, op.message)
         self._put(self._frames, op.frame, _replace(frame, head=op.message))
         return Stored(op.frame)
 
     def _save_checkpoint(self, op: SaveCheckpoint) -> Stored:
+        self._need_part(op.frame, op.covered_up_to)
         made = self._next("checkpoint")
         record = Checkpoint(made, op.frame, op.summary, op.covered_up_to, op.at, op.tokens_before, op.model)
         self._put(self._checkpoints, made, record)
@@ -335,6 +344,26 @@ class MemoryStore:
 
     def _hold_queue(self, op: HoldQueue) -> Stored:
         return Stored(queued=True, changed=self._hold(op.conversation, True))
+
+    def _import_messages(self, op: ImportMessages) -> Stored:
+        frame = self._need_frame(op.frame).id
+        new: dict[MessageId, MessageId] = {}
+        for message in op.messages:
+            stored = self._append_message(imported(message, frame, new[message.parent] if message.parent else None))
+            new[message.id] = MessageId(stored.id)
+            for old, call in zip(message.calls, stored.calls, strict=True):
+                running, result = imported_result(old, call)
+                self._set_call_state(running)
+                self._resolve_call(result)
+        for point in op.checkpoints:
+            self._save_checkpoint(
+                SaveCheckpoint(
+                    frame, point.summary, new[point.covered_up_to], point.tokens_before, point.model, point.created_at
+                )
+            )
+        head = new[op.head] if op.head is not None else None
+        self._set_head(SetHead(frame, head))
+        return Stored(head or 0)
 
     def _load_frame(self, op: LoadFrame) -> Stored:
         frame = self._need_frame(op.frame).id
@@ -435,6 +464,12 @@ class MemoryStore:
         )
         return HistoryPage(tuple(items), ids[0] if len(path) > limit and ids else None, checkpoints)
 
+    async def tree(self, frame: FrameId) -> tuple[Message, ...]:
+        return tuple(self._full(message.id) for message in self._messages.values() if message.frame == frame)
+
+    async def checkpoints(self, frame: FrameId) -> tuple[Checkpoint, ...]:
+        return tuple(point for point in self._checkpoints.values() if point.frame == frame)
+
     async def message(self, message: MessageId) -> Message | None:
         return self._full(message) if message in self._messages else None
 
@@ -526,5 +561,6 @@ _APPLY: dict[type[Any], Callable[[MemoryStore, Any], Stored]] = {
     AddDraft: MemoryStore._add_draft,
     ClearDraft: MemoryStore._clear_draft,
     HoldQueue: MemoryStore._hold_queue,
+    ImportMessages: MemoryStore._import_messages,
     LoadFrame: MemoryStore._load_frame,
 }

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from skald_core.loop.records import LoadedFrame, MessageStatus, QueuedInput, QueueKind
+from skald_core.loop.records import Call, Checkpoint, LoadedFrame, Message, MessageStatus, QueuedInput, QueueKind
 from skald_core.loop.types import (
     Attachment,
     CallId,
@@ -30,6 +30,7 @@ __all__ = (
     "EditQueued",
     "Enqueue",
     "HoldQueue",
+    "ImportMessages",
     "LoadFrame",
     "MergeCallExtras",
     "NewCall",
@@ -46,6 +47,8 @@ __all__ = (
     "TASK_COMPLETED",
     "TaskDone",
     "UpdateMessage",
+    "imported",
+    "imported_result",
     "message_from",
     "queued_from",
     "task_result",
@@ -174,6 +177,8 @@ class SetHead(msgspec.Struct, frozen=True):
 
 
 class SaveCheckpoint(msgspec.Struct, frozen=True):
+    """Record a summary of a frame's branch up to one of its messages."""
+
     frame: FrameId
     summary: str
     covered_up_to: MessageId
@@ -269,6 +274,19 @@ class LoadFrame(msgspec.Struct, frozen=True):
     frame: FrameId | None = None
 
 
+class ImportMessages(msgspec.Struct, frozen=True):
+    """Record messages from elsewhere, in order, with their branches, calls and checkpoints; ``head`` is shown then.
+
+    Ids are given anew, client ids are left out, and a call without a result counts as interrupted. ``frame=None`` as in
+    :class:`AppendMessage`. ``Stored.id`` is the new head.
+    """
+
+    frame: FrameId | None
+    messages: tuple[Message, ...]
+    head: MessageId | None
+    checkpoints: tuple[Checkpoint, ...] = ()
+
+
 Op = (
     OpenFrame
     | CloseFrame
@@ -290,6 +308,7 @@ Op = (
     | AddDraft
     | ClearDraft
     | HoldQueue
+    | ImportMessages
     | LoadFrame
 )
 
@@ -342,3 +361,26 @@ def queued_from(conversation: ConversationId, op: AppendMessage) -> Enqueue:
     """The waiting input a message becomes that goes behind others."""
     kind: QueueKind = "synthetic" if op.synthetic else "user"
     return Enqueue(conversation, op.content, kind, op.client_id, op.attachments, op.metadata, op.at)
+
+
+def imported(message: Message, frame: FrameId, parent: MessageId | None) -> AppendMessage:
+    """The op that records a message from elsewhere."""
+    return AppendMessage(
+        frame, message.role, message.content, parent, message.reasoning, message.reasoning_signature, message.status,
+        message.synthetic, "", message.attachments, message.metadata, message.replay, message.provider, message.model,
+        message.usage, message.duration_ms, tuple(NewCall(c.name, c.arguments, c.tool_use_id) for c in message.calls),
+        message.created_at,
+    )  # fmt: skip
+
+
+def imported_result(old: Call, call: CallId) -> tuple[SetCallState, ResolveCall]:
+    """The ops that give a call recorded anew its effective arguments and its result."""
+    running = SetCallState(call, "running", old.effective)
+    if old.state in ("done", "failed", "cancelled", "rejected"):
+        kind = old.result_kind or "text"
+        result = old.result or ""
+        return running, ResolveCall(
+            call, old.state, result, kind, old.media, old.extras, old.duration_ms, old.finished_at or 0
+        )
+    text = "This call had no result when the conversation was exported."
+    return running, ResolveCall(call, "failed", text, "interrupted", at=old.started_at)

@@ -289,7 +289,12 @@ class Runner:
                     waiting = await self._services.store.queued(conversation)
                     first = next((item for item in waiting if opening is not None or not item.held), None)
                     if first is None:
-                        break
+                        if active.turn is not None:
+                            await self._end_steering(conversation, active.turn)
+                        if not active.poked:
+                            break
+                        active.poked = False
+                        continue
                     opening = FromQueue(first)
                 elif isinstance(opening, Prompted) and opening.queue and type(self._services.hooks) is not NoHooks:
                     opening = await self._behind_queue(conversation, opening, opened)
@@ -311,6 +316,10 @@ class Runner:
             refuse(opened, error)
         finally:
             refuse(opened, AbortError("the turn was stopped before the message was stored"))
+            if active.turn is not None:  # the process ends, or the store failed
+                active.turn.steerable = False
+                for told in active.turn.steering.values():
+                    refuse(told, AbortError("the turn ended before this message could join it"))
             self._release(conversation, active)
 
     async def _behind_queue(
@@ -363,6 +372,7 @@ class Runner:
                 timer = asyncio.get_running_loop().call_later(limits.seconds, self.abort, conversation, reason)
             entered = await self._enter(conversation, active, opening, profile, turn, committer, opened)
             if entered is None:
+                await self._end_steering(conversation, turn)
                 return None
             loaded, events = entered
             committer.checkpoint()

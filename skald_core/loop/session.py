@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from skald_core.loop.archive import Archive, pack, unpack
 from skald_core.loop.compaction import estimate_tokens
 from skald_core.loop.errors import AbortError, ConfigError
 from skald_core.loop.kernel import FrameRun
@@ -16,7 +17,9 @@ from skald_core.loop.ops import (
     DeleteQueued,
     EditQueued,
     Enqueue,
+    ImportMessages,
     Op,
+    OpenFrame,
     ReorderQueue,
     ResolveCall,
     SetHead,
@@ -136,7 +139,7 @@ class Session:
         """Say something to the running turn; returns once it is part of it.
 
         Raises ConfigError when no turn runs, HookError when a hook refuses the text, AbortError when the turn ends first
-        (then the text is not kept).
+        (then the text is not kept, unless the process ends: then it waits like any message).
         """
         self._need_text(prompt, attachments)
         turn = self._need_turn()
@@ -396,6 +399,32 @@ class Session:
         free = self._runner.claim(self.conversation)
         try:
             return tuple(MessageId(done.id) for done in await self._store.apply(ops))
+        finally:
+            free()
+
+    async def export(self) -> bytes:
+        """The whole history, every branch of it, as a JSON document for :meth:`import_`."""
+        root = await self._store.root(self.conversation)
+        if root is None:
+            return pack(Archive((), None))
+        return pack(
+            Archive(await self._store.tree(root.id), root.head, root.agent, await self._store.checkpoints(root.id))
+        )
+
+    async def import_(self, data: bytes) -> None:
+        """Take over an exported history, all of it or nothing; only into a conversation without messages.
+
+        Raises ConfigError when there are messages already, while a turn runs, and for data that is no export.
+        """
+        archive = unpack(data)
+        free = self._runner.claim(self.conversation)
+        try:
+            root = await self._store.root(self.conversation)
+            if root is not None and await self._store.tree(root.id):
+                raise ConfigError("this conversation has messages already; import into a new one")
+            opened = OpenFrame(self.conversation, archive.agent, at=self._services.clock())
+            messages = ImportMessages(None, archive.messages, archive.head, archive.checkpoints)
+            await self._store.apply([opened, messages])
         finally:
             free()
 

@@ -32,6 +32,7 @@ from skald_core.loop.ops import (
     EditQueued,
     Enqueue,
     HoldQueue,
+    ImportMessages,
     LoadFrame,
     MergeCallExtras,
     NewCall,
@@ -46,6 +47,8 @@ from skald_core.loop.ops import (
     SettleCalls,
     Stored,
     UpdateMessage,
+    imported,
+    imported_result,
     message_from,
     queued_from,
     task_result,
@@ -402,17 +405,21 @@ class _Batch:
         )
         return Stored(op.call)
 
+    def need_part(self, frame: FrameId, message: MessageId) -> None:
+        row = self.c.execute("SELECT frame FROM loop_messages WHERE id = ?", (message,)).fetchone()
+        if row is None or row[0] != frame:
+            raise StoreError(f"message {message!r} is not part of frame {frame!r}")
+
     def set_head(self, op: SetHead) -> Stored:
         if op.message is not None:
-            row = self.c.execute("SELECT frame FROM loop_messages WHERE id = ?", (op.message,)).fetchone()
-            if row is None or row[0] != op.frame:
-                raise StoreError(f"message {op.message!r} is not part of frame {op.frame!r}")
+            self.need_part(op.frame, op.message)
         self.cache.drop(op.frame)
         head = op.message if op.message is not None else _FIRST
         self.c.execute("UPDATE loop_frames SET head = ? WHERE id = ?", (head, op.frame))
         return Stored(op.frame)
 
     def save_checkpoint(self, op: SaveCheckpoint) -> Stored:
+        self.need_part(op.frame, op.covered_up_to)
         self.cache.drop(op.frame)
         done = self.c.execute(
             "INSERT INTO loop_checkpoints(frame, covered_up_to, created_at, tokens_before, model, summary)"
@@ -504,6 +511,27 @@ class _Batch:
         done = self.c.execute("DELETE FROM loop_runs WHERE conversation = ?", (op.conversation,))
         return Stored(changed=done.rowcount > 0, queued=self.input_waits(op.conversation, held=False))
 
+    def import_messages(self, op: ImportMessages) -> Stored:
+        frame = self.frame_or_opened(op.frame)
+        new: dict[MessageId, MessageId] = {}
+        for message in op.messages:
+            stored = self.append_message(imported(message, frame, new[message.parent] if message.parent else None))
+            new[message.id] = MessageId(stored.id)
+            for old, call in zip(message.calls, stored.calls, strict=True):
+                running, result = imported_result(old, call)
+                if running.effective is not None:
+                    self.set_call_state(running)
+                self.resolve_call(result)
+        for point in op.checkpoints:
+            self.save_checkpoint(
+                SaveCheckpoint(
+                    frame, point.summary, new[point.covered_up_to], point.tokens_before, point.model, point.created_at
+                )
+            )
+        head = new[op.head] if op.head is not None else None
+        self.set_head(SetHead(frame, head))
+        return Stored(head or 0)
+
     def load_frame(self, op: LoadFrame) -> Stored:
         frame = self.frame_or_opened(op.frame)
         loaded = _load(self.c, frame, self.cache.get(self.c, frame))
@@ -544,6 +572,7 @@ _APPLY: dict[type[Any], Callable[[_Batch, Any], Stored]] = {
     AddDraft: _Batch.add_draft,
     ClearDraft: _Batch.clear_draft,
     HoldQueue: _Batch.hold_queue,
+    ImportMessages: _Batch.import_messages,
     LoadFrame: _Batch.load_frame,
 }
 
@@ -756,6 +785,20 @@ class SqliteStore:
         def read(c: Connection) -> HistoryPage:
             row = c.execute(f"SELECT id, {_HEAD} FROM loop_frames WHERE id = ?", (frame,)).fetchone()
             return _history(c, row[0], row[1], before, limit) if row else HistoryPage(())
+
+        return await self.db.read(read)
+
+    async def tree(self, frame: FrameId) -> tuple[Message, ...]:
+        def read(c: Connection) -> tuple[Message, ...]:
+            sql = f"SELECT {_MESSAGE} FROM loop_messages WHERE frame = ? ORDER BY id"
+            return tuple(_message(c, row) for row in c.execute(sql, (frame,)).fetchall())
+
+        return await self.db.read(read)
+
+    async def checkpoints(self, frame: FrameId) -> tuple[Checkpoint, ...]:
+        def read(c: Connection) -> tuple[Checkpoint, ...]:
+            sql = f"SELECT {_CHECKPOINT} FROM loop_checkpoints WHERE frame = ? ORDER BY id"
+            return tuple(map(_checkpoint, c.execute(sql, (frame,))))
 
         return await self.db.read(read)
 

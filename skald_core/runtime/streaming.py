@@ -25,8 +25,8 @@ __all__ = ("StreamingClient", "streaming_client")
 
 CONNECT_TIMEOUT = 10.0
 WRITE_TIMEOUT = 120.0
-_KEEP_NEARBY = 4.0  # seconds; uvicorn and others close idle connections after 5
-_KEEP_FAR = 45.0  # a handshake saved is worth more, and public servers wait a minute or longer
+_KEEP = 45.0
+"""Seconds an idle connection is kept. Servers that close earlier are noticed; the rare race is for the caller's retry."""
 
 
 def _is_loopback(host: str) -> bool:
@@ -54,7 +54,7 @@ async def _transport(base_url: str) -> WireTransport:
         context = await asyncio.to_thread(httpx.create_ssl_context)
     else:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    return WireTransport(verify=context, keepalive=_KEEP_NEARBY if loopback else _KEEP_FAR, trust_env=not loopback)
+    return WireTransport(verify=context, keepalive=_KEEP, trust_env=not loopback)
 
 
 def _timeout(read_timeout: float, connect_timeout: float) -> httpx.Timeout:

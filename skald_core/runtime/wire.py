@@ -84,7 +84,9 @@ class WireTransport(httpx.AsyncBaseTransport):
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
-            connector = aiohttp.TCPConnector(limit=0, ssl=self._verify, keepalive_timeout=self._keepalive)
+            connector = aiohttp.TCPConnector(
+                limit=0, ssl=self._verify, keepalive_timeout=self._keepalive, ttl_dns_cache=60
+            )
             self._session = aiohttp.ClientSession(
                 connector=connector,
                 trust_env=self._trust_env,

@@ -153,12 +153,9 @@ class AnthropicProvider:
         problem: httpx.HTTPError | None = None
         seen = False
         try:
-            async with (
-                self._transport.lease() as client,
-                client.stream(
-                    "POST", self._address.url("/v1/messages"), content=sent.content, headers=headers
-                ) as response,
-            ):
+            async with self._transport.post(
+                self._address.url("/v1/messages"), content=sent.content, headers=headers
+            ) as response:
                 if response.status_code != 200:
                     text = await read_capped(response.aiter_bytes(), MAX_ERROR_BODY)
                     raise Failed(failures.from_answer(response.status_code, response.headers, text, self._clock()))

@@ -207,7 +207,9 @@ class Failures:
             text = f"The request to {at.origin} could not be made. Check the base URL and the API key."
             return Failure(InvalidRequestError(text))
         else:
+            # Most often a connection kept open from the call before, which the server was just closing: try again at once.
             text = f"{label} closed the connection without an answer. Try again."
+            return Failure(NetworkError(text), retry_after=0.0)
         return Failure(NetworkError(text))
 
     def _connect_text(self, error: BaseException) -> str:
