@@ -251,6 +251,8 @@ async def branches_keep_their_siblings(store: Store) -> None:
     assert [i.message.content for i in page.items] == ["q0"] and page.items[0].siblings == (q1, new_first.id)
     other = await _open(store, B)
     await _refused(store, SetHead(other, a2))
+    await _refused(store, AppendMessage(other, "user", "x", parent=a2))
+    await _refused(store, AppendMessage(frame, "user", "x", parent=MessageId(999)))
     await store.apply([SetHead(frame, None)])
     loaded = await store.load(frame)
     assert loaded is not None and loaded.messages == ()

@@ -172,6 +172,8 @@ class MemoryStore:
         if len(op.calls) > CALLS_A_MESSAGE:
             raise StoreError(f"one message may have {CALLS_A_MESSAGE} calls, not {len(op.calls)}")
         parent = frame.head if op.parent == "head" else op.parent
+        if parent is not None:
+            self._need_part(frame.id, parent)
         message = MessageId(self._next("message"))
         record = Message(
             id=message, frame=frame.id, parent=parent, role=op.role, content=clean(op.content), reasoning=clean(op.reasoning),

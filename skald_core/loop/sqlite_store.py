@@ -309,6 +309,8 @@ class _Batch:
         parent = newest if op.parent == "head" else op.parent
         if parent != newest:
             self.cache.drop(frame)
+            if parent is not None:
+                self.need_part(frame, parent)
         if len(op.calls) > CALLS_A_MESSAGE:
             raise StoreError(f"one message may have {CALLS_A_MESSAGE} calls, not {len(op.calls)}")
         written = _dump([(clean(call.tool_use_id), clean(call.name), clean(call.arguments)) for call in op.calls])

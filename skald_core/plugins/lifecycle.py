@@ -139,6 +139,7 @@ class Plugins:
         self.contributed = Contributed()
         self._contexts: dict[str, PluginContext] = {}
         self._lock = asyncio.Lock()
+        self._booting = False
         self.changed: Callable[[str], Awaitable[None]] = _nothing
         dispatcher.on_failure = self._hook_failed
 
@@ -184,8 +185,10 @@ class Plugins:
                 c.execute("UPDATE plugins SET enabled=0 WHERE id=?", (died,))
 
         await self._db.write(remember)
+        self._booting = True
         for plugin_id in self._order([r for r in self.rows.values() if r.enabled and r.state == "discovered"]):
             await self._start(self.rows[plugin_id])
+        self._booting = False
 
     async def _stored(self) -> dict[str, tuple[bool, str]]:
         rows = await self._db.read(lambda c: c.execute("SELECT id, enabled, config FROM plugins").fetchall())
@@ -314,10 +317,8 @@ class Plugins:
         brought.pages = await self._declared(row.id, "skald_web_pages", WebPage)
         routes = await self._phase_call("register", row.id, "skald_routes")
         if routes:
-            try:
-                self._trial_routes(row.id, list(routes))
-            except Exception as error:  # noqa: BLE001 -- a bad annotation can raise anything while the app is built
-                raise _PhaseError("register", describe(error)) from None
+            if not self._booting:
+                self._try_routes(row.id, list(routes))
             brought.routes = list(routes)
         texts = await self._phase_call("register", row.id, "skald_i18n")
         if texts is not None:
@@ -326,6 +327,29 @@ class Plugins:
             except msgspec.ValidationError as error:
                 raise _PhaseError("register", HookFailure("TypeError", f"skald_i18n: {error}", "")) from None
         return brought
+
+    def _try_routes(self, plugin_id: str, routes: Sequence[Any]) -> None:
+        try:
+            self._trial_routes(plugin_id, routes)
+        except Exception as error:  # noqa: BLE001 -- a bad annotation can raise anything while the app is built
+            raise _PhaseError("register", describe(error)) from None
+
+    async def drop_bad_routes(self) -> None:
+        """Build every plugin's routes by themselves; a plugin whose routes cannot be built fails.
+
+        At boot all routes are built once, together, since a trial for each costs more than the rest of a plugin's start;
+        this is for when that failed.
+        """
+        for plugin_id, routes in self.contributed.routes().items():
+            try:
+                self._try_routes(plugin_id, routes)
+            except _PhaseError as error:
+                row = self.rows[plugin_id]
+                await self._stop(row)
+                row.state, row.error = "failed", error.failure
+                log.warning("plugin %s: its routes cannot be built: %s", plugin_id, error.failure.message)
+                if self._strict:
+                    raise RuntimeError(f"plugin {plugin_id!r} failed in register: {error.failure.message}") from error
 
     async def _declared(self, plugin_id: str, hook: str, kind: type[T]) -> list[T]:
         value = await self._phase_call("register", plugin_id, hook)

@@ -130,7 +130,11 @@ class Skald:
         await self.plugins.boot(found)
         self.plugins.changed = self._plugin_changed
         await self.catalogue.reload()
-        self._swap_api()
+        try:
+            self._swap_api()
+        except Exception:  # noqa: BLE001 -- some plugin's routes; each is tried by itself to find out whose
+            await self.plugins.drop_bad_routes()
+            self._swap_api()
         self.supervisor.spawn("boot", self._wake_open_users())
 
     async def _wake_open_users(self) -> None:

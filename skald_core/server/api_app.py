@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from litestar import Litestar, Request, Response, Router, get
 from litestar.datastructures import State
+from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.params import FromPath
@@ -44,6 +45,7 @@ class ApiApp(Litestar):
 
 def plugin_router(plugin_id: str, handlers: Sequence[Any], package_dir: Path | None) -> Router:
     """A plugin's routes below ``/api/plugin/<id>/``, signed in, while it runs and the caller may use it."""
+    _refuse_duplicates(handlers)
     web = _web_files(package_dir / "web") if package_dir is not None else None
     return Router(
         path=f"/api/plugin/{plugin_id}",
@@ -52,6 +54,17 @@ def plugin_router(plugin_id: str, handlers: Sequence[Any], package_dir: Path | N
         opt={"plugin": plugin_id},
         tags=[f"plugin {plugin_id}"],
     )
+
+
+def _refuse_duplicates(handlers: Sequence[Any]) -> None:
+    """Raises ValueError for two handlers of one method and path: a router would silently keep one of them."""
+    seen: set[tuple[str, str]] = set()
+    for handler in handlers:
+        if isinstance(handler, HTTPRouteHandler):
+            for key in ((method, path) for method in handler.http_methods for path in handler.paths):
+                if key in seen:
+                    raise ValueError(f"two handlers answer {key[0]} {key[1]!r}; remove one or give it another path")
+                seen.add(key)
 
 
 def _web_files(folder: Path) -> Any:

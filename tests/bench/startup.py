@@ -73,6 +73,7 @@ def main() -> int:
         "ready_s_max": round(max(times), 3),
         "rss_mb": round(memory, 1),
         "rss_mb_signed_in": round(signed_in, 1),
+        "plugins_ms": round(sum(p["import_ms"] + p["start_ms"] for p in plugins)),
         "plugins_running": sum(p["state"] == "running" for p in plugins),
         "bounds": {"ready_s": READY_S, "rss_mb": RSS_MB},
     }

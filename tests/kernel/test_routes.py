@@ -1,6 +1,7 @@
 """Every route has a guard, every fetch takes its owner, and odd input is answered, never crashed on."""
 
 import json
+import sys
 import types
 from typing import Any
 
@@ -129,8 +130,6 @@ async def test_stored_keys_never_come_back(app: TestApp, skald_app: AppFactory) 
         return [Cloud()]
 
     module.skald_llm_providers = skald_llm_providers  # type: ignore[attr-defined]
-    import sys
-
     sys.modules[module.__name__] = module
     app = await skald_app(local_plugin(module, Manifest(id="cloud", title="Cloud", api=">=1")))
     client = await app.client()
@@ -250,3 +249,54 @@ async def test_only_an_unencrypted_users_password_can_be_reset(app: TestApp) -> 
     answer = await admin.request("POST", f"/api/users/{sealed.user['id']}/password", {"new": "a fresh password"})
     assert (answer.status_code, answer.json()["code"]) == (409, "encrypted")
     assert (await sealed.request("GET", "/api/auth/me")).status_code == 200
+
+
+async def test_hook_skald_routes_are_mounted_guarded_and_cannot_break_the_server(skald_app: AppFactory) -> None:
+    """A plugin's routes live below its id, signed in, with their capability; routes that cannot be built fail only it."""
+    from litestar import get, post
+
+    from skald_core.hookspecs import hookimpl
+    from skald_core.plugins.manifest import Manifest
+    from skald_core.testing import local_plugin
+
+    @get("/hello")
+    async def hello() -> dict[str, str]:
+        return {"say": "hello"}
+
+    @post("/secret", opt={"capability": "plugin.manage"})
+    async def secret() -> None:
+        return None
+
+    @get("/same")
+    async def one() -> None:
+        return None
+
+    @get("/same")
+    async def other() -> None:
+        return None
+
+    def plugin(plugin_id: str, *handlers: Any) -> Any:
+        module = types.ModuleType(f"skald_test_{plugin_id}")
+
+        @hookimpl
+        def skald_routes() -> list[Any]:
+            return list(handlers)
+
+        module.skald_routes = skald_routes  # type: ignore[attr-defined]
+        sys.modules[module.__name__] = module
+        return local_plugin(module, Manifest(id=plugin_id, title=plugin_id, api=">=1"))
+
+    good, bad = plugin("good", hello, secret), plugin("bad", one, other)
+    app = await skald_app(good, bad, strict=False)
+    assert app.skald.plugins.rows["bad"].state == "failed"
+    member = await app.client("bo", "member")
+    assert await member.get("/api/plugin/good/hello") == {"say": "hello"}
+    assert (await member.request("POST", "/api/plugin/good/secret", {})).status_code == 403
+    assert (await app.anonymous().request("GET", "/api/plugin/good/hello")).status_code == 401
+    await app.skald.plugins.disable("good")
+    assert (await member.request("GET", "/api/plugin/good/hello")).status_code == 404
+    await app.skald.plugins.enable("good")
+    assert (await member.request("GET", "/api/plugin/good/hello")).status_code == 200
+    app = await skald_app(good, bad, strict=False)  # at boot: built together first, then each by itself
+    row = app.skald.plugins.rows["bad"]
+    assert (row.state, app.skald.plugins.rows["good"].state) == ("failed", "running")

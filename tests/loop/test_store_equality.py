@@ -97,7 +97,7 @@ async def attempt(store: Store, ops: list[Op]) -> Any:
         return type(error)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(BATCHES)
 def test_both_stores_stay_equal(
     tmp_path_factory: pytest.TempPathFactory, batches: list[list[tuple[str, int, int]]]
