@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import errno
+import gc
 import logging
 import os
 import signal
@@ -101,6 +102,7 @@ async def serve(settings: Settings, listener: socket.socket, *, ask: bool) -> in
                 ws_max_size=256 * 1024,
                 ws_ping_interval=20,
                 ws_ping_timeout=20,
+                timeout_keep_alive=75,
                 timeout_graceful_shutdown=3,
             )
         )
@@ -110,6 +112,10 @@ async def serve(settings: Settings, listener: socket.socket, *, ask: bool) -> in
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stopping.set)
         running = asyncio.create_task(server._serve([listener]), name="listener")
+        # What lives from here on mostly lives for good: keep the collector from walking it again and again.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(20_000, 20, 20)
         print(f"Skald is ready at {url}", flush=True)
         if settings.port_file is not None:
             settings.port_file.write_text(str(port))

@@ -251,6 +251,12 @@ async def branches_keep_their_siblings(store: Store) -> None:
     assert [i.message.content for i in page.items] == ["q0"] and page.items[0].siblings == (q1, new_first.id)
     other = await _open(store, B)
     await _refused(store, SetHead(other, a2))
+    await store.apply([AppendMessage(other, "user", "b1", client_id="known"), AppendMessage(other, "assistant", "b2")])
+    before = await store.load(other)
+    assert before is not None
+    await store.apply([SetHead(other, before.messages[0].id), AppendMessage(other, "user", "b1", client_id="known")])
+    after = await store.load(other)
+    assert after is not None and after.frame.head == before.messages[0].id, "a message not stored moves no head"
     await _refused(store, AppendMessage(other, "user", "x", parent=a2))
     await _refused(store, AppendMessage(frame, "user", "x", parent=MessageId(999)))
     await store.apply([SetHead(frame, None)])

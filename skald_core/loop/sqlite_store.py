@@ -19,7 +19,7 @@ import msgspec
 
 from skald_core.loop.database import Connection, Cursor, Database
 from skald_core.loop.errors import StoreError
-from skald_core.loop.frame_cache import FrameCache
+from skald_core.loop.frame_cache import FrameCache, Tail
 from skald_core.loop.ledger import Migration, migrate
 from skald_core.loop.ops import (
     AddDraft,
@@ -291,26 +291,17 @@ class _Batch:
 
     def append_message(self, op: AppendMessage) -> Stored:
         frame = self.frame_or_opened(op.frame)
-        row = self.c.execute(
-            "SELECT f.conversation, f.head, (SELECT r.since FROM loop_runs r WHERE r.conversation = f.conversation),"
-            " (SELECT max(m.id) FROM loop_messages m WHERE m.frame = f.id) FROM loop_frames f WHERE f.id = ?",
-            (frame,),
-        ).fetchone()
-        if row is None:
-            raise StoreError(f"frame {frame!r} does not exist; it may have been deleted")
-        conversation, head, vouched, newest = row
+        tail = self.cache.tails.get(frame) or self.tail_of(frame)
+        conversation = tail.conversation
         if op.client_id:
             self.refuse_known(conversation, op.client_id)
         if op.behind_queue and self.input_waits(conversation):
             raise BatchEnds(self.enqueue(queued_from(conversation, op)))
-        if head is not None:
-            newest = head or None
-            self.c.execute("UPDATE loop_frames SET head = NULL WHERE id = ?", (frame,))
-        parent = newest if op.parent == "head" else op.parent
-        if parent != newest:
-            self.cache.drop(frame)
+        parent = tail.head if op.parent == "head" else op.parent
+        if parent != tail.head:
             if parent is not None:
                 self.need_part(frame, parent)
+            self.cache.drop(frame)
         if len(op.calls) > CALLS_A_MESSAGE:
             raise StoreError(f"one message may have {CALLS_A_MESSAGE} calls, not {len(op.calls)}")
         written = _dump([(clean(call.tool_use_id), clean(call.name), clean(call.arguments)) for call in op.calls])
@@ -324,11 +315,35 @@ class _Batch:
             ),
         )  # fmt: skip
         message = MessageId(_inserted(done))
+        if tail.chosen:
+            self.c.execute("UPDATE loop_frames SET head = NULL WHERE id = ?", (frame,))
+        self.cache.tails[frame] = Tail(conversation, message, chosen=False)
         if op.client_id:
             self.c.execute("INSERT INTO loop_sends VALUES (?, ?, ?, NULL)", (conversation, op.client_id, message))
         if not op.calls:
             return Stored(message, parent=parent)
-        return self._written(message, op.calls, parent, vouched is not None)
+        self.cache.call_counts[message] = len(op.calls)
+        return self._written(message, op.calls, parent, self.runs_now(conversation))
+
+    def tail_of(self, frame: FrameId) -> Tail:
+        """Where the next message of a frame goes."""
+        row = self.c.execute(
+            "SELECT f.conversation, f.head, (SELECT max(m.id) FROM loop_messages m WHERE m.frame = f.id)"
+            " FROM loop_frames f WHERE f.id = ?",
+            (frame,),
+        ).fetchone()
+        if row is None:
+            raise StoreError(f"frame {frame!r} does not exist; it may have been deleted")
+        conversation, head, newest = row
+        return Tail(conversation, newest if head is None else head or None, chosen=head is not None)
+
+    def runs_now(self, conversation: ConversationId) -> bool:
+        """Whether a conversation has an open run."""
+        known = self.cache.runs.get(conversation)
+        if known is None:
+            row = self.c.execute("SELECT 1 FROM loop_runs WHERE conversation = ?", (conversation,)).fetchone()
+            known = self.cache.runs[conversation] = row is not None
+        return known
 
     def _written(self, message: MessageId, calls: Sequence[NewCall], parent: MessageId | None, vouched: bool) -> Stored:
         """The ids of a new message's calls; ``vouched`` says that an open run knows of them."""
@@ -356,9 +371,12 @@ class _Batch:
 
     def _need_call(self, call: CallId) -> bool:
         message, index = divmod(call, CALLS_A_MESSAGE)
-        row = self.c.execute("SELECT call_count FROM loop_messages WHERE id = ?", (message,)).fetchone()
         self.cache.call_changed(MessageId(message))
-        return row is not None and index < row[0]
+        count = self.cache.call_counts.get(MessageId(message))
+        if count is None:
+            row = self.c.execute("SELECT call_count FROM loop_messages WHERE id = ?", (message,)).fetchone()
+            count = row[0] if row is not None else 0
+        return index < count
 
     def resolve_call(self, op: ResolveCall) -> Stored:
         if not self._need_call(op.call):
@@ -501,6 +519,7 @@ class _Batch:
 
     def open_run(self, op: OpenRun) -> Stored:
         self.note_open(op.conversation)
+        self.cache.runs[op.conversation] = True
         self.c.execute(
             "INSERT OR REPLACE INTO loop_runs(conversation, id, frame, started_at, since)"
             " VALUES (?,?,?,?, ifnull((SELECT max(id) FROM loop_messages), 0))",
@@ -510,6 +529,7 @@ class _Batch:
 
     def close_run(self, op: CloseRun) -> Stored:
         self.note_open(op.conversation)
+        self.cache.runs[op.conversation] = False
         done = self.c.execute("DELETE FROM loop_runs WHERE conversation = ?", (op.conversation,))
         return Stored(changed=done.rowcount > 0, queued=self.input_waits(op.conversation, held=False))
 
@@ -536,7 +556,7 @@ class _Batch:
 
     def load_frame(self, op: LoadFrame) -> Stored:
         frame = self.frame_or_opened(op.frame)
-        loaded = _load(self.c, frame, self.cache.get(self.c, frame))
+        loaded = _load(self.c, frame, self.cache.get(frame))
         if loaded is not None:
             self.cache.put(loaded)
         return Stored(frame, loaded=loaded)
@@ -580,6 +600,7 @@ _APPLY: dict[type[Any], Callable[[_Batch, Any], Stored]] = {
 
 
 def _apply(c: Connection, ops: Sequence[Op], cache: FrameCache) -> tuple[Stored, ...]:
+    cache.begin(c)
     batch = _Batch(c, cache)
     results: list[Stored] = []
     try:

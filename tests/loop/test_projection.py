@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from hypothesis import given
@@ -255,10 +256,21 @@ def check(made: tuple[WireMessage, ...]) -> None:
     assert not [p for m in made for p in m.parts if isinstance(p, TextPart) and not p.text]
 
 
-@given(MESSAGES, st.none() | st.integers(0, 6), st.booleans())
-def test_any_history_is_well_formed_on_the_wire(drawn: list[Any], window: int | None, summary: bool) -> None:
+ID_RULES = {"openai": (r"[\s\S]+", 64), "anthropic": (r"[A-Za-z0-9_-]+", 64), "nine": (r"[A-Za-z0-9]{9}", 9)}
+"""What APIs accept as call ids: the pattern and the length."""
+
+
+@given(MESSAGES, st.none() | st.integers(0, 6), st.booleans(), st.sampled_from(sorted(ID_RULES)))
+def test_any_history_is_well_formed_on_the_wire(drawn: list[Any], window: int | None, summary: bool, rule: str) -> None:
+    """For every provider's rules about ids, windows, and histories damaged on purpose."""
+    pattern, length = ID_RULES[rule]
+    options = ProjectionOptions(window=window, id_pattern=pattern, id_length=length)
     checkpoint = Checkpoint(1, F, "S", MessageId(0)) if summary else None
-    check(project(build(drawn), options=ProjectionOptions(window=window), checkpoint=checkpoint, tail="t"))
+    made = project(build(drawn), options=options, checkpoint=checkpoint, tail="t")
+    check(made)
+    ids = [part.id for message in made for part in message.parts if isinstance(part, CallPart | ResultPart)]
+    assert all(re.fullmatch(pattern, use_id) and len(use_id) <= length for use_id in ids)
+    assert made == project(build(drawn), options=options, checkpoint=checkpoint, tail="t"), "ids are mapped alike"
 
 
 @given(MESSAGES, st.data())

@@ -46,7 +46,9 @@ def op(drawn: tuple[str, int, int]) -> Op:
     kind, one, two = drawn
     frame, message, call = FrameId(one % 2 + 1), MessageId(two + 1), CallId((two + 1) * 4096)
     made: dict[str, Op] = {
-        "user": AppendMessage(frame, "user", f"text {two}", at=two),
+        "user": AppendMessage(
+            frame, "user", f"text {two}", client_id=f"c{two}" if one > 7 else "", at=two, behind_queue=one > 8
+        ),
         "answer": AppendMessage(frame, "assistant", "a", calls=(CALL,) * (one % 3), at=two),
         "branch": AppendMessage(frame, "user", "b", parent=message if one % 4 else None, at=two),
         "resolve": ResolveCall(call, "done", "r", "text", at=two),
