@@ -73,6 +73,22 @@ from skald_core.plugins.contributions import (
     WebPage,
 )
 from skald_core.runtime.streaming import StreamingClient, streaming_client
+from skald_core.wire.address import ServerAddress, parse_server_address
+from skald_core.wire.bodies import (
+    BLANK_BYTES,
+    decode_payload,
+    drain_body,
+    encode_body,
+    is_web_page,
+    read_capped,
+    read_head,
+    read_json,
+)
+from skald_core.wire.calls import ModelCall, ModelCaller
+from skald_core.wire.failures import Failed, Failure, ServerFailures, ServerReply
+from skald_core.wire.lines import MAX_LINE_BYTES, LineDecoder, LineTooLargeError
+from skald_core.wire.retry import RetryPolicy, parse_retry_after
+from skald_core.wire.text import clean_detail, whole_characters
 
 API_VERSION = "1.0"
 
@@ -155,4 +171,27 @@ __all__ = (
     "hookimpl",
     "human_size",
     "tool",
+    "BLANK_BYTES",
+    "decode_payload",
+    "drain_body",
+    "encode_body",
+    "is_web_page",
+    "read_capped",
+    "read_head",
+    "read_json",
+    "ModelCall",
+    "ModelCaller",
+    "Failed",
+    "Failure",
+    "ServerFailures",
+    "ServerReply",
+    "MAX_LINE_BYTES",
+    "LineDecoder",
+    "LineTooLargeError",
+    "RetryPolicy",
+    "parse_retry_after",
+    "clean_detail",
+    "whole_characters",
+    "ServerAddress",
+    "parse_server_address",
 )

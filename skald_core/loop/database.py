@@ -64,19 +64,12 @@ class Written(asyncio.Future[T]):
 class _Job:
     __slots__ = ("args", "error", "fn", "future", "kwargs", "loop", "value")
 
-    def __init__(
-        self,
-        fn: Callable[..., Any],
-        args: Any,
-        kwargs: Any,
-        loop: asyncio.AbstractEventLoop,
-        future: asyncio.Future[Any],
-    ) -> None:
+    def __init__(self, fn: Callable[..., Any], args: Any, kwargs: Any, loop: asyncio.AbstractEventLoop) -> None:
         self.fn = fn
         self.args = args
         self.kwargs = kwargs
         self.loop = loop
-        self.future = future
+        self.future: asyncio.Future[Any]
         self.value: Any = None
         self.error: BaseException | None = None
 
@@ -237,14 +230,17 @@ class Database:
 
     async def write(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run ``fn(connection, *args)`` in a transaction; returns after the commit. Cancelling the wait does not undo it."""
-        return await asyncio.shield(self.submit(fn, *args, **kwargs))
+        return await asyncio.shield(self._submit(_Job(fn, args, kwargs, asyncio.get_running_loop())))
 
     def submit(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> Written[T]:
-        """Queue a write without waiting; the future is done after the commit, and not to be cancelled before."""
-        loop = asyncio.get_running_loop()
-        future: Written[T] = Written(loop=loop)
-        self._put(self._jobs, _Job(fn, args, kwargs, loop, future))
-        return future
+        """Queue a short write without waiting; the future is done after the commit, and not to be cancelled before."""
+        return self._submit(_Job(fn, args, kwargs, asyncio.get_running_loop()))
+
+    def _submit(self, job: _Job) -> Written[Any]:
+        written: Written[Any] = Written(loop=job.loop)
+        job.future = written
+        self._put(self._jobs, job)
+        return written
 
     # -- readers ---------------------------------------------------------------------------------------------------
 
@@ -267,9 +263,11 @@ class Database:
         if self._started_readers < self._readers:
             self._start_reader()
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
-        self._put(self._reads, _Job(fn, args, kwargs, loop, future))
-        return await future
+        job = _Job(fn, args, kwargs, loop)
+        job.future = future = loop.create_future()
+        self._put(self._reads, job)
+        value: T = await future
+        return value
 
     def _start_reader(self) -> None:
         with self._lock:

@@ -116,6 +116,7 @@ _MESSAGE = (
     "id, frame, parent, role, status, synthetic, created_at, call_count, provider, model, usage, duration_ms, "
     "client_id, attachments, metadata, replay, reasoning_signature, reasoning, calls, content"
 )
+_INSERT_MESSAGE = f"INSERT INTO loop_messages({_MESSAGE[4:]}) VALUES ({','.join('?' * 19)})"
 _CALL = "id, state, finished_at, duration_ms, result_kind, media, extras, effective, result"
 _HEAD = "ifnull(head, (SELECT max(m.id) FROM loop_messages m WHERE m.frame = loop_frames.id))"
 _FRAME = f"id, conversation, agent, parent, parent_call, depth, active, {_HEAD}, title, meta, created_at"
@@ -306,7 +307,7 @@ class _Batch:
             raise StoreError(f"one message may have {CALLS_A_MESSAGE} calls, not {len(op.calls)}")
         written = _dump([(clean(call.tool_use_id), clean(call.name), clean(call.arguments)) for call in op.calls])
         done = self.c.execute(
-            f"INSERT INTO loop_messages({_MESSAGE[4:]}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+            _INSERT_MESSAGE,
             (
                 frame, parent, op.role, op.status, op.synthetic, op.at, len(op.calls), op.provider or None,
                 op.model or None, _dump(op.usage) if op.usage is not None else None, op.duration_ms,

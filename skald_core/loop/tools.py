@@ -188,6 +188,7 @@ class FunctionTool(Tool):
 
     def __init__(self, fn: Callable[..., Any], **options: Any) -> None:
         self._fn = fn
+        self._is_async = inspect.iscoroutinefunction(fn)
         hints = typing.get_type_hints(fn, include_extras=True)
         self._ctx_name: str | None = None
         purpose, docs = _split_docstring(fn.__doc__ or "")
@@ -237,7 +238,7 @@ class FunctionTool(Tool):
         kwargs = {f: getattr(arguments, f) for f in self._struct.__struct_fields__}
         if self._ctx_name:
             kwargs[self._ctx_name] = ctx
-        if inspect.iscoroutinefunction(self._fn):
+        if self._is_async:
             value = await self._fn(**kwargs)
         else:
             value = await asyncio.to_thread(self._fn, **kwargs)

@@ -130,22 +130,6 @@ class StreamingClient:
             self._in_use -= 1
             await self._close_if_unused()
 
-    @asynccontextmanager
-    async def lease(self) -> AsyncIterator[httpx.AsyncClient]:
-        """A client over the same connections, for calls that are no streaming POST."""
-        import httpx
-
-        if self._closed:
-            raise ConfigError(f"The provider for {self._label} was closed. Start the request again.")
-        self._in_use += 1
-        try:
-            transport = self._transport or await self._open()
-            timeout = _timeout(self.read_timeout, self.connect_timeout)
-            yield httpx.AsyncClient(transport=transport, follow_redirects=False, timeout=timeout)
-        finally:
-            self._in_use -= 1
-            await self._close_if_unused()
-
     async def close(self) -> None:
         self._closed = True
         await self._close_if_unused()

@@ -122,7 +122,7 @@ async def measure(server: ServerProcess, llm: str, rounds: int) -> dict[str, Any
             check((await live.turn())[1])
             await bare(http, llm)
         singles, bare_singles = [], []
-        for n in range(rounds * 5):
+        for n in range(rounds * 3):
             first, tokens = await lives[n % 30].turn()
             check(tokens)
             singles.append(first)

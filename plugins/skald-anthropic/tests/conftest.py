@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from skald_anthropic.provider import AnthropicProvider
-from skald_anthropic.retry import RetryPolicy
+from skald_core.api import RetryPolicy
 
 sys.path.insert(0, str(Path(__file__).parent))  # for anthropic_testkit: test folders are no packages
 

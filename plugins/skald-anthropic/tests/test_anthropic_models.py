@@ -86,7 +86,7 @@ def test_addresses(typed: str, base: str, label: str) -> None:
     """What people paste too much of is left off."""
     address = parse_address(typed)
     assert (address.base_url, address.label) == (base, label)
-    assert address.first is (label == "Anthropic")
+    assert address.known is (label == "Anthropic")
 
 
 @pytest.mark.parametrize(
@@ -206,5 +206,5 @@ async def test_the_type_lists_and_its_preset_is_anthropic(raw: RawServer) -> Non
     pages(raw, {"data": [NEW]})
     assert [model.id for model in await kind.list_models({"base_url": raw.url})] == ["claude-opus-9"]
     (preset,) = kind.presets
-    assert parse_address(preset.settings["base_url"]).first
+    assert parse_address(preset.settings["base_url"]).known
     assert preset.key == "required"

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skald_anthropic.dialect import BINDING_BETA, Dialect
-from skald_anthropic.payload import HEAVY, betas_of, build_body, encode_body, is_heavy
-from skald_anthropic.replies import Reply
+from skald_anthropic.payload import betas_of, build_body
 from skald_core.api import (
     CallPart,
     MediaPart,
@@ -22,9 +21,11 @@ from skald_core.api import (
     ModelRequest,
     ReasoningPart,
     ResultPart,
+    ServerReply,
     SystemBlock,
     TextPart,
     WireMessage,
+    encode_body,
 )
 
 MARK = {"type": "ephemeral"}
@@ -236,12 +237,6 @@ def test_half_characters_do_not_stop_a_request() -> None:
     assert b'{ "k":1}' in content
 
 
-def test_heavy_requests_are_recognised() -> None:
-    """Those are built off the event loop."""
-    assert not is_heavy(ask("x"))
-    assert is_heavy(ask(messages=(WireMessage("user", (MediaPart("image/png", bytes(HEAVY + 1)),)),)))
-
-
 # --- thoughts ------------------------------------------------------------------------------------------------------
 
 
@@ -409,8 +404,8 @@ def after(message: str, request: ModelRequest) -> tuple[dict[str, Any], Dialect]
     """The body once the server has refused the first one with ``message``."""
     at = Dialect(request.model)
     body = build_body(request, at)
-    assert at.learn(Reply(message), body, request.extra)
-    assert not at.learn(Reply(message), body, request.extra), "each lesson is learnt once"
+    assert at.learn(ServerReply(message), body, request.extra)
+    assert not at.learn(ServerReply(message), body, request.extra), "each lesson is learnt once"
     return sent(request, at), at
 
 
@@ -422,7 +417,7 @@ def test_the_form_of_thinking_is_learnt() -> None:
     )
     at = Dialect("some-model")
     request = ask(model="some-model", effort="high")
-    assert at.learn(Reply(words), build_body(request, at), {})
+    assert at.learn(ServerReply(words), build_body(request, at), {})
     body = sent(request, at)
     assert body["thinking"] == {"type": "adaptive"}
     assert body["output_config"] == {"effort": "high"}
@@ -494,7 +489,7 @@ def test_thoughts_bound_to_another_context() -> None:
         'Remove the block, or set `thinking.block_binding.prefix_mismatch_behavior` to "drop_block".'
     )
     at = Dialect(request.model)
-    assert at.learn(Reply(refusal), build_body(request, at), {})
+    assert at.learn(ServerReply(refusal), build_body(request, at), {})
     body = sent(request, at)
     assert body["thinking"]["block_binding"] == {"prefix_mismatch_behavior": "drop_block"}
     assert body["messages"][1]["content"][0] == THOUGHT
@@ -503,15 +498,15 @@ def test_thoughts_bound_to_another_context() -> None:
     assert [block["type"] for block in quiet["messages"][1]["content"]] == ["text"], (
         "it could not say what becomes of them"
     )
-    assert at.learn(Reply(refusal), body, {}), "still refused: no thoughts at all"
+    assert at.learn(ServerReply(refusal), body, {}), "still refused: no thoughts at all"
     assert [block["type"] for block in sent(request, at)["messages"][1]["content"]] == ["text"]
-    assert not at.learn(Reply(refusal), body, {})
+    assert not at.learn(ServerReply(refusal), body, {})
 
 
 def test_a_signature_that_is_refused() -> None:
     """Without thoughts the conversation goes on."""
     at = Dialect("claude-sonnet-4-5")
-    assert at.learn(Reply("messages.1.content.0: Invalid `signature` in `thinking` block"), {}, {})
+    assert at.learn(ServerReply("messages.1.content.0: Invalid `signature` in `thinking` block"), {}, {})
     assert not at.replay
 
 
@@ -520,9 +515,9 @@ def test_what_the_admin_set_is_never_taken_away() -> None:
     request = ask(temperature=0.5, extra={"temperature": 0.5})
     at = Dialect(request.model)
     body = build_body(request, at)
-    assert not at.learn(Reply("`temperature` is deprecated for this model."), body, request.extra)
-    assert not at.learn(Reply("messages: at least one message is required"), body, {})
-    assert not at.learn(Reply("tools.0.name: String should match pattern"), body, {})
+    assert not at.learn(ServerReply("`temperature` is deprecated for this model."), body, request.extra)
+    assert not at.learn(ServerReply("messages: at least one message is required"), body, {})
+    assert not at.learn(ServerReply("tools.0.name: String should match pattern"), body, {})
 
 
 # --- properties ----------------------------------------------------------------------------------------------------

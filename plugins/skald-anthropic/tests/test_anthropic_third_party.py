@@ -9,7 +9,6 @@ from anthropic_testkit import READ_FILE, Make, ask, collect, read_into
 
 from skald_anthropic.address import parse_address
 from skald_anthropic.listing import list_models
-from skald_anthropic.retry import RetryPolicy
 from skald_core.api import (
     AuthError,
     CallDelta,
@@ -24,6 +23,7 @@ from skald_core.api import (
     NetworkError,
     ProtocolError,
     ResultPart,
+    RetryPolicy,
     ServerError,
     StreamEvent,
     TextDelta,

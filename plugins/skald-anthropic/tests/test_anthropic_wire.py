@@ -33,7 +33,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from skald_anthropic.answer import Answer
-from skald_anthropic.retry import RetryPolicy, parse_retry_after
 from skald_core.api import (
     AuthError,
     CallDelta,
@@ -53,6 +52,7 @@ from skald_core.api import (
     ReasoningDelta,
     ReasoningPart,
     ResultPart,
+    RetryPolicy,
     ServerError,
     SseDecoder,
     StreamEvent,
@@ -723,15 +723,6 @@ async def test_waits_the_server_asks_for(raw: RawServer, make: Make) -> None:
     assert waits == [60.0]
     assert isinstance(error, RateLimitError)
     assert error.retry_after == 3600.0
-    assert parse_retry_after({"retry-after": "soon"}, 0) is None
-    assert parse_retry_after({"retry-after": email.utils.formatdate(0)}, 1000.0) == 0
-
-
-@pytest.mark.parametrize("bad", [-1, True, 1.5])
-def test_a_bad_number_of_retries_is_refused(bad: Any) -> None:
-    """Before anything is sent."""
-    with pytest.raises(ConfigError, match="max_retries"):
-        RetryPolicy(max_retries=bad)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from skald_core.api import RetryPolicy
 from skald_ollama.provider import OllamaProvider
-from skald_ollama.retry import RetryPolicy
 
 sys.path.insert(0, str(Path(__file__).parent))  # for ollama_testkit: test folders are no packages
 

@@ -22,10 +22,11 @@ from skald_core.api import (
     SystemBlock,
     TextPart,
     WireMessage,
+    encode_body,
 )
 from skald_ollama.address import parse_address, parse_keep_alive
 from skald_ollama.dialect import Dialect
-from skald_ollama.payload import HEAVY, build_body, encode_body, is_heavy
+from skald_ollama.payload import build_body
 
 
 def sent(request: ModelRequest, at: Dialect | None = None, keep_alive: int | str | None = None) -> dict[str, Any]:
@@ -224,12 +225,6 @@ def test_extra_settings_win() -> None:
 def test_half_characters_do_not_stop_a_request() -> None:
     """JSON cannot carry them; everything else goes through."""
     assert b"a?b" in encode_body(build_body(ask("a\ud800b"), Dialect()))
-
-
-def test_heavy_requests_are_recognised() -> None:
-    """Those are built off the event loop."""
-    assert not is_heavy(ask("x"))
-    assert is_heavy(ask("x" * (HEAVY + 1)))
 
 
 # --- learning ------------------------------------------------------------------------------------------------------

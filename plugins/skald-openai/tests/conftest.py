@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from skald_core.api import RetryPolicy
 from skald_openai.provider import OpenAIProvider
-from skald_openai.retry import RetryPolicy
 
 sys.path.insert(0, str(Path(__file__).parent))  # for openai_testkit: test folders are no packages
 

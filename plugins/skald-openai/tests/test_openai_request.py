@@ -19,15 +19,16 @@ from skald_core.api import (
     ModelRequest,
     ReasoningPart,
     ResultPart,
+    ServerReply,
     SystemBlock,
     TextPart,
     ToolSpec,
     WireMessage,
+    encode_body,
 )
 from skald_openai.dialect import Dialect
 from skald_openai.messages import to_messages
-from skald_openai.payload import build_body, encode_body, is_heavy
-from skald_openai.replies import Reply
+from skald_openai.payload import build_body
 from skald_openai.services import parse_endpoint
 
 PNG = MediaPart("image/png", b"\x89PNG", "cat.png")
@@ -455,18 +456,11 @@ def test_half_characters_do_not_stop_a_request() -> None:
     assert sent["messages"][1]["content"] == "a?b"
 
 
-def test_heavy_requests_are_recognised() -> None:
-    """They are put together off the event loop."""
-    assert not is_heavy(ask("x" * 1000))
-    assert is_heavy(ask("x" * 2_000_000))
-    assert is_heavy(ask(messages=(WireMessage("user", (MediaPart("image/png", b"x" * 2_000_000),)),)))
-
-
 # --- learning from refusals ------------------------------------------------------------------------------------------
 
 
 def learn(
-    reply: Reply, request: ModelRequest, base: str = "http://127.0.0.1:9/v1", times: int = 1
+    reply: ServerReply, request: ModelRequest, base: str = "http://127.0.0.1:9/v1", times: int = 1
 ) -> dict[str, Any] | None:
     """The body after the lesson, or None when nothing was learnt."""
     at = dialect(base, request.model)
@@ -476,8 +470,8 @@ def learn(
     return build_body(request, at)
 
 
-def refusal(message: str, param: str = "") -> Reply:
-    return Reply(message, param=param, status=400)
+def refusal(message: str, param: str = "") -> ServerReply:
+    return ServerReply(message, param=param, status=400)
 
 
 @pytest.mark.parametrize(
@@ -490,7 +484,7 @@ def refusal(message: str, param: str = "") -> Reply:
         refusal("Unrecognized request argument supplied: max_tokens"),
     ],
 )
-def test_the_other_name_of_the_cap_is_tried(reply: Reply) -> None:
+def test_the_other_name_of_the_cap_is_tried(reply: ServerReply) -> None:
     """OpenAI's own words, and those of a proxy."""
     got = learn(reply, ask(max_output_tokens=5))
     assert got is not None
@@ -512,7 +506,7 @@ def test_the_other_name_of_the_cap_is_tried(reply: Reply) -> None:
         ("tool_choice", refusal("Unknown field: tool_choice")),
     ],
 )
-def test_an_optional_field_that_is_refused_is_left_out(field: str, reply: Reply) -> None:
+def test_an_optional_field_that_is_refused_is_left_out(field: str, reply: ServerReply) -> None:
     """Once; if the server still complains the error surfaces."""
     request = ask(temperature=0.5, tools=(READ_FILE,))
     got = learn(reply, request)

@@ -21,13 +21,13 @@ from skald_core.api import (
     NetworkError,
     ProtocolError,
     ResultPart,
+    RetryPolicy,
     ServerError,
     StreamEvent,
     TextDelta,
     WireMessage,
 )
 from skald_openai.listing import list_models
-from skald_openai.retry import RetryPolicy
 from skald_openai.services import parse_endpoint
 
 # --- fakellm -----------------------------------------------------------------------------------------------------

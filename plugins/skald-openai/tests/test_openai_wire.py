@@ -31,13 +31,13 @@ from skald_core.api import (
     RateLimitError,
     ReasoningDelta,
     ResultPart,
+    RetryPolicy,
     ServerError,
     StreamEvent,
     TextDelta,
     Usage,
     WireMessage,
 )
-from skald_openai.retry import RetryPolicy
 
 KEY = "sk-test-0123456789abcdef"
 

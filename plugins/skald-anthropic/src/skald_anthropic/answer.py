@@ -22,6 +22,7 @@ from skald_core.api import (
     StreamEvent,
     TextDelta,
     Usage,
+    whole_characters,
 )
 
 __all__ = ("Answer", "EmptyAnswerError", "NamelessCallError")
@@ -178,7 +179,7 @@ class Answer:
             self._stop = delta["stop_reason"]
         details = delta.get("stop_details")
         if isinstance(details, dict) and isinstance(details.get("explanation"), str):
-            self._explanation = _whole(details["explanation"].strip())
+            self._explanation = whole_characters(details["explanation"].strip())
 
     def _count(self, usage: Any) -> None:
         """Counts are cumulative, but some servers leave out later what they said first, or the other way round."""
@@ -268,7 +269,7 @@ class Answer:
                 self._unended = block
 
     def _text(self, block: _Block, value: Any) -> Iterator[StreamEvent]:
-        text = _whole(_string(value))
+        text = whole_characters(_string(value))
         if not text:
             return
         before = self._blocks[-2].kind if len(self._blocks) > 1 else "text"
@@ -281,7 +282,7 @@ class Answer:
         yield TextDelta(text)
 
     def _reasoning(self, block: _Block, value: Any) -> Iterator[StreamEvent]:
-        text = _whole(_string(value))
+        text = whole_characters(_string(value))
         if not text:
             return
         if not block.pieces and self._thought:
@@ -292,7 +293,7 @@ class Answer:
 
     def _arguments(self, block: _Block, text: str) -> Iterator[StreamEvent]:
         if text:
-            text = _whole(text)
+            text = whole_characters(text)
             block.pieces.append(text)
             yield CallDelta(block.call, text)
 
@@ -319,14 +320,3 @@ def _is_object(text: str) -> bool:
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         return False
     return True
-
-
-def _whole(text: str) -> str:
-    """``text`` without halves of characters, which no store could take: a pair becomes its character, a half alone U+FFFD."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from skald_anthropic.known import version_of
-from skald_anthropic.replies import Reply
+from skald_core.api import ServerReply
 
 __all__ = ("BINDING_BETA", "Dialect", "Form")
 
@@ -74,7 +74,7 @@ class Dialect:
                 self.efforts = ("low", "medium", "high", "xhigh", "max")
         self._learnt: set[str] = set()
 
-    def learn(self, reply: Reply, body: Mapping[str, Any], extra: Mapping[str, Any]) -> bool:
+    def learn(self, reply: ServerReply, body: Mapping[str, Any], extra: Mapping[str, Any]) -> bool:
         """Adjust to a refusal (HTTP 400 or 422) of ``body``.
 
         True when the request would now be another, so that it is worth sending again. Each lesson is learnt once, and a

@@ -47,7 +47,7 @@ class AnthropicMessages(ProviderType):
 
         base_url, api_key = settings.get("base_url", ""), settings.get("api_key", "").strip()
         address = parse_address(base_url)
-        if address.first and not api_key:
+        if address.known and not api_key:
             raise ConfigError("Anthropic wants an API key. Enter one for this provider.")
         # The id tells servers apart, so that what one of them wants back is never sent to another.
         return AnthropicProvider(

@@ -7,13 +7,20 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from skald_anthropic.address import Address
-from skald_anthropic.failures import Failures, is_web_page
+from skald_anthropic.failures import Failures
 from skald_anthropic.known import known_info
 from skald_anthropic.provider import request_headers
-from skald_anthropic.reading import read_capped
-from skald_anthropic.replies import read_error, read_json
-from skald_core.api import AuthError, ModelGoneError, ModelInfo, RemoteModel, streaming_client
+from skald_core.api import (
+    AuthError,
+    ModelGoneError,
+    ModelInfo,
+    RemoteModel,
+    ServerAddress,
+    is_web_page,
+    read_capped,
+    read_json,
+    streaming_client,
+)
 
 if TYPE_CHECKING:
     import httpx
@@ -28,7 +35,7 @@ _ABILITIES = {"vision": "image_input", "documents": "pdf_input", "reasoning": "t
 Json = dict[str, Any]
 
 
-async def list_models(address: Address, api_key: str) -> list[RemoteModel]:
+async def list_models(address: ServerAddress, api_key: str) -> list[RemoteModel]:
     """Every model the server has, in its own order (newest first), with what it says of them. Also the test of a
     connection.
 
@@ -39,7 +46,7 @@ async def list_models(address: Address, api_key: str) -> list[RemoteModel]:
     import httpx
 
     failures = Failures(address, api_key)
-    if address.first and not api_key:
+    if address.known and not api_key:
         raise AuthError("Anthropic wants an API key. Enter one for this provider.")
     headers = request_headers(address, api_key)
     found: dict[str, RemoteModel] = {}
@@ -64,7 +71,7 @@ async def list_models(address: Address, api_key: str) -> list[RemoteModel]:
 
 
 async def _page(
-    client: httpx.AsyncClient, address: Address, headers: Mapping[str, str], failures: Failures, after: str
+    client: httpx.AsyncClient, address: ServerAddress, headers: Mapping[str, str], failures: Failures, after: str
 ) -> Json:
     """One page of the list. Raises ModelError."""
     url = address.url("/v1/models?limit=1000") + (f"&after_id={quote(after, safe='')}" if after else "")
@@ -78,7 +85,7 @@ async def _page(
         decoded = read_json(body)
         if isinstance(decoded, dict) and isinstance(decoded.get("data"), list):
             return decoded
-        error = read_error(decoded, failures.secret)
+        error = failures.read_error(decoded)
         raise (failures.not_the_api(200) if error is None else failures.from_reply(0, error)).error
 
 

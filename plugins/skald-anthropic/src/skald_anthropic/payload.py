@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from skald_anthropic.dialect import BINDING_BETA, Dialect
 from skald_anthropic.messages import starts_with_thought, to_messages, to_system
-from skald_core.api import MediaPart, ModelRequest, ResultPart, TextPart, ToolSpec
+from skald_core.api import ModelRequest, ToolSpec
 
-__all__ = ("betas_of", "build_body", "encode_body", "is_heavy")
+__all__ = ("betas_of", "build_body")
 
-HEAVY = 512 * 1024
-"""Characters from which a body is built off the event loop."""
 MAX_TOKENS = 32_768
 """The output cap where neither the request nor the model names one: the API insists on one."""
 THOUGHT_ROOM = 4_096
@@ -73,38 +69,6 @@ def betas_of(request: ModelRequest, dialect: Dialect) -> list[str]:
     wanted = request.extra.get("betas")
     words = [word for word in wanted if isinstance(word, str)] if isinstance(wanted, list) else []
     return [*words, BINDING_BETA] if dialect.binding and BINDING_BETA not in words else words
-
-
-def encode_body(body: Json) -> bytes:
-    """UTF-8 JSON. Half characters, which JSON cannot carry, become question marks."""
-    try:
-        return msgspec.json.encode(body)
-    except UnicodeEncodeError:
-        return msgspec.json.encode(_mended(body))
-
-
-def is_heavy(request: ModelRequest) -> bool:
-    """Would building this body hold up the event loop?"""
-    size = 0
-    for message in request.messages:
-        for part in message.parts:
-            if isinstance(part, MediaPart):
-                size += len(part.data)
-            elif isinstance(part, TextPart):
-                size += len(part.text)
-            elif isinstance(part, ResultPart):
-                size += len(part.content)
-    return size > HEAVY
-
-
-def _mended(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, dict):
-        return {_mended(key): _mended(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_mended(item) for item in value]
-    return value
 
 
 def _tool(spec: ToolSpec) -> Json:

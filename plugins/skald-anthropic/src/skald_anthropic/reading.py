@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from skald_anthropic.answer import Answer, EmptyAnswerError, NamelessCallError
-from skald_anthropic.failures import Failed, Failures, is_web_page
-from skald_anthropic.replies import Reply, clean, read_error, read_json
-from skald_core.api import MAX_EVENT_BYTES, ModelRequest, SseDecoder, SseEvent, SseTooLargeError, StreamEvent, mend_json
+from skald_anthropic.failures import Failures
+from skald_core.api import (
+    BLANK_BYTES,
+    MAX_EVENT_BYTES,
+    Failed,
+    ModelRequest,
+    ServerReply,
+    SseDecoder,
+    SseEvent,
+    SseTooLargeError,
+    StreamEvent,
+    clean_detail,
+    decode_payload,
+    drain_body,
+    is_web_page,
+    read_capped,
+    read_head,
+    read_json,
+)
 
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ("read_answer", "read_capped")
+__all__ = ("read_answer",)
 
 MAX_BODY = 32 * 1024 * 1024
-MAX_ERROR_BODY = 256 * 1024
 AFTER_END = 0.2
 """Seconds to wait, after ``message_stop``, for the end of the response, which lets the connection be used again."""
-_SPACE = b" \t\r\n\xef\xbb\xbf"
 
 
 async def read_answer(
@@ -36,13 +46,9 @@ async def read_answer(
         httpx.HTTPError: the connection failed before the answer had ended.
     """
     chunks = response.aiter_bytes()
-    head = b""
-    async for chunk in chunks:
-        head += chunk
-        if head.lstrip(_SPACE):
-            break
-    first = head.lstrip(_SPACE)[:1]
-    if is_web_page(response.headers, head.lstrip(_SPACE)):
+    head = await read_head(chunks)
+    first = head.lstrip(BLANK_BYTES)[:1]
+    if is_web_page(response.headers, head.lstrip(BLANK_BYTES)):
         raise Failed(failures.web_page(response.status_code))
     answer = Answer(request, new_id)
     if first == b"{":
@@ -56,20 +62,9 @@ async def read_answer(
         yield event
 
 
-async def read_capped(chunks: AsyncIterator[bytes], limit: int, head: bytes = b"") -> bytes:
-    """The rest of a body; a little more than ``limit`` bytes when it is longer than that."""
-    parts, size = [head], len(head)
-    async for chunk in chunks:
-        parts.append(chunk)
-        size += len(chunk)
-        if size > limit:
-            break
-    return b"".join(parts)
-
-
 def _at_once(body: bytes, answer: Answer, failures: Failures, status: int) -> Iterator[StreamEvent]:
     decoded = read_json(body)
-    error = read_error(decoded, failures.secret)
+    error = failures.read_error(decoded)
     if error is not None:
         raise Failed(failures.from_reply(0, error))
     if decoded is None:
@@ -99,7 +94,7 @@ async def _streamed(
             if not done:
                 data = await anext(chunks, None)
         if done:
-            await _drain(chunks)
+            await drain_body(chunks, AFTER_END)
         else:
             for event in decoder.finish():
                 seen = True
@@ -109,7 +104,7 @@ async def _streamed(
     except SseTooLargeError:
         raise Failed(failures.too_large()) from None
     if not done:
-        if not seen and head.lstrip(_SPACE)[:1] not in (b"", b":"):
+        if not seen and head.lstrip(BLANK_BYTES)[:1] not in (b"", b":"):
             raise Failed(failures.not_the_api(status))
         raise Failed(failures.cut() if seen or head else failures.empty())
     with _Breaks(failures):
@@ -117,31 +112,20 @@ async def _streamed(
             yield out
 
 
-async def _drain(chunks: AsyncIterator[bytes]) -> None:
-    import httpx
-
-    try:
-        async with asyncio.timeout(AFTER_END):
-            while await anext(chunks, None) is not None:
-                pass
-    except (TimeoutError, httpx.HTTPError):
-        return
-
-
 def _one(event: SseEvent, answer: Answer, failures: Failures) -> Iterator[StreamEvent]:
     """What one server-sent event says."""
     text = event.data.strip()
     if not text or text == "[DONE]":
         return
-    decoded = _decode(text)
+    decoded = decode_payload(text)
     if not isinstance(decoded, dict):
         if event.event == "error":
-            raise Failed(failures.from_reply(0, Reply(clean(text, failures.secret))))
+            raise Failed(failures.from_reply(0, ServerReply(clean_detail(text, failures.secret))))
         raise Failed(failures.malformed() if event.complete else failures.cut())
     kind = decoded.get("type")
     kind = kind if isinstance(kind, str) and kind else event.event
     if kind == "error" or event.event == "error" or "error" in decoded:
-        raise Failed(failures.from_reply(0, read_error(decoded, failures.secret) or Reply()))
+        raise Failed(failures.from_reply(0, failures.read_error(decoded) or ServerReply()))
     with _Breaks(failures):
         yield from answer.feed(decoded, kind)
 
@@ -160,15 +144,3 @@ class _Breaks:
             raise Failed(self._failures.empty()) from None
         if isinstance(error, NamelessCallError):
             raise Failed(self._failures.nameless_call()) from None
-
-
-def _decode(text: str) -> Any:
-    """A payload as JSON; raw control characters and halves of characters are forgiven. None when it cannot be read."""
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-        pass
-    try:
-        return json.loads(mend_json(text))
-    except (ValueError, RecursionError):
-        return None

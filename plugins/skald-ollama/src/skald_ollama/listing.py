@@ -8,11 +8,19 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from skald_core.api import FoundServer, ModelError, ModelInfo, RemoteModel, streaming_client
-from skald_ollama.address import HEADERS, Address
-from skald_ollama.failures import Failures, is_web_page
-from skald_ollama.reading import read_capped
-from skald_ollama.replies import read_error, read_json
+from skald_core.api import (
+    FoundServer,
+    ModelError,
+    ModelInfo,
+    RemoteModel,
+    ServerAddress,
+    is_web_page,
+    read_capped,
+    read_json,
+    streaming_client,
+)
+from skald_ollama.address import HEADERS
+from skald_ollama.failures import Failures
 
 if TYPE_CHECKING:
     import httpx
@@ -37,7 +45,7 @@ _SEEING = frozenset({"clip", "mllama", "gemma3", "qwen25vl"})
 Json = dict[str, Any]
 
 
-async def list_models(address: Address) -> list[RemoteModel]:
+async def list_models(address: ServerAddress) -> list[RemoteModel]:
     """Every model that can chat, by name, with what Ollama says of it. Also the test of a connection.
 
     Raises:
@@ -61,7 +69,7 @@ async def list_models(address: Address) -> list[RemoteModel]:
     return found
 
 
-async def discover(address: Address, *, within: float = WITHIN) -> list[FoundServer]:
+async def discover(address: ServerAddress, *, within: float = WITHIN) -> list[FoundServer]:
     """The Ollama at ``address``, if one answers in time, with its models; slow details are left out. Never raises."""
     import httpx
 
@@ -82,7 +90,7 @@ async def discover(address: Address, *, within: float = WITHIN) -> list[FoundSer
     return [] if server is None else [server]
 
 
-def _found(address: Address, models: Iterable[RemoteModel]) -> FoundServer:
+def _found(address: ServerAddress, models: Iterable[RemoteModel]) -> FoundServer:
     return FoundServer(title="Ollama", settings={"base_url": address.base_url}, models=tuple(models))
 
 
@@ -93,7 +101,7 @@ def _default() -> ModelInfo:
 class _Asking:
     """GET and POST for JSON objects. Raises ModelError, or httpx.HTTPError where nothing came back."""
 
-    def __init__(self, client: httpx.AsyncClient, address: Address, failures: Failures) -> None:
+    def __init__(self, client: httpx.AsyncClient, address: ServerAddress, failures: Failures) -> None:
         self._client = client
         self._address = address
         self._failures = failures
@@ -107,9 +115,9 @@ class _Asking:
         decoded = read_json(text)
         if not isinstance(decoded, dict):
             raise self._failures.not_the_api(200).error
-        error = read_error(decoded)
+        error = self._failures.read_error(decoded)
         if error is not None:
-            raise self._failures.from_text(0, error).error
+            raise self._failures.from_reply(0, error).error
         return decoded
 
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
-from skald_core.api import MediaPart, ModelRequest, ResultPart, TextPart, ToolSpec
+from skald_core.api import ModelRequest, ToolSpec
 from skald_ollama.dialect import Dialect
 from skald_ollama.messages import to_messages
 
-__all__ = ("build_body", "encode_body", "is_heavy")
+__all__ = ("build_body",)
 
-HEAVY = 512 * 1024
-"""Characters from which a body is built off the event loop."""
 SHORT = 256
 """An answer of at most so many tokens leaves no room for thoughts."""
 _LEVELS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
@@ -54,28 +50,6 @@ def build_body(request: ModelRequest, dialect: Dialect, keep_alive: int | str | 
     return body
 
 
-def encode_body(body: Json) -> bytes:
-    """UTF-8 JSON. Half characters, which JSON cannot carry, become question marks."""
-    try:
-        return msgspec.json.encode(body)
-    except UnicodeEncodeError:
-        return msgspec.json.encode(_mended(body))
-
-
-def is_heavy(request: ModelRequest) -> bool:
-    """Would building this body hold up the event loop?"""
-    size = 0
-    for message in request.messages:
-        for part in message.parts:
-            if isinstance(part, MediaPart):
-                size += len(part.data)
-            elif isinstance(part, TextPart):
-                size += len(part.text)
-            elif isinstance(part, ResultPart):
-                size += len(part.content)
-    return size > HEAVY
-
-
 def _merge(into: Json, extra: Json) -> None:
     for field, value in extra.items():
         if value is None:
@@ -84,16 +58,6 @@ def _merge(into: Json, extra: Json) -> None:
             _merge(into[field], value)
         else:
             into[field] = value
-
-
-def _mended(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, dict):
-        return {_mended(key): _mended(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_mended(item) for item in value]
-    return value
 
 
 def _tool(spec: ToolSpec) -> Json:

@@ -8,16 +8,26 @@ import random
 import secrets
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
 
-from skald_core.api import ConfigError, MessageStart, ModelInfo, ModelRequest, StreamEvent, StreamingClient
+from skald_core.api import (
+    Failure,
+    ModelCall,
+    ModelCaller,
+    ModelInfo,
+    ModelRequest,
+    RetryPolicy,
+    StreamEvent,
+)
 from skald_ollama.address import HEADERS, parse_address, parse_keep_alive
 from skald_ollama.dialect import Dialect
-from skald_ollama.failures import Failed, Failure, Failures
+from skald_ollama.failures import Failures
 from skald_ollama.listing import DEFAULT_CONTEXT
-from skald_ollama.payload import build_body, encode_body, is_heavy
-from skald_ollama.reading import MAX_ERROR_BODY, read_answer, read_capped
-from skald_ollama.retry import RetryPolicy
+from skald_ollama.payload import build_body
+from skald_ollama.reading import read_answer
+
+if TYPE_CHECKING:
+    import httpx
 
 __all__ = ("OllamaProvider",)
 
@@ -61,20 +71,20 @@ class OllamaProvider:
         self.id = provider_id
         self._address = parse_address(base_url)
         self._keep_alive = parse_keep_alive(keep_alive)
-        self._headers = {
-            **HEADERS,
-            "Content-Type": "application/json",
-            "Accept": "application/x-ndjson, application/json",
-            "Accept-Encoding": "identity",  # compression would hold tokens back
-        }
-        self._infos = dict(infos or {})
-        self._retry = retry
-        self._transport = StreamingClient(
-            self._address.base_url, label="Ollama", read_timeout=timeout, connect_timeout=connect_timeout
+        self._caller = ModelCaller(
+            self._address,
+            "/api/chat",
+            {**HEADERS, "Accept": "application/x-ndjson, application/json"},
+            log=log,
+            retry=retry,
+            max_lessons=MAX_LESSONS,
+            timeout=timeout,
+            connect_timeout=connect_timeout,
+            sleep=sleep,
+            clock=clock,
+            jitter=jitter,
         )
-        self._sleep = sleep
-        self._clock = clock
-        self._jitter = jitter
+        self._infos = dict(infos or {})
         self._new_id = new_id
         self._dialects: dict[str, Dialect] = {}
 
@@ -85,95 +95,39 @@ class OllamaProvider:
         """The caller's word on ``model``, else defaults: names tell nothing of what runs behind them."""
         return self._infos.get(model) or ModelInfo(context_window=DEFAULT_CONTEXT)
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         """One call; see the protocol. Raises the typed errors of ``skald_core.api`` and never anything of httpx."""
         dialect = self._dialects.setdefault(request.model, Dialect())
-        sent = await _build(request, dialect, self._keep_alive)
-        retries = lessons = 0
-        started = False
-        while True:
-            committed = False
-            failure: Failure
-            try:
-                async with aclosing(self._attempt(request, sent)) as events:
-                    async for event in events:
-                        if not isinstance(event, MessageStart):
-                            committed = True
-                        elif started:
-                            continue
-                        started = True
-                        yield event
-                return
-            except Failed as failed:
-                failure = failed.failure
-            # Outside of the handler, so that what is raised or awaited from here on drags no exception along.
-            if committed:
-                raise failure.error
-            if failure.error.status == 400 and lessons < MAX_LESSONS:
-                # Another call may have learnt the same meanwhile: what counts is whether the request is another now.
-                dialect.learn(failure.error.detail, sent.body, request.extra)
-                adjusted = await _build(request, dialect, self._keep_alive)
-                if adjusted.content != sent.content:
-                    log.info("adjusted the request for %s after a refusal: %s", request.model, failure.error.detail)
-                    sent = adjusted
-                    lessons += 1
-                    continue
-            wait = self._retry.wait(retries, failure.retry_after, self._jitter()) if failure.retryable else None
-            if wait is None:
-                raise failure.error
-            retries += 1
-            log.info("%s; trying again in %.1f s", failure.error.kind, wait)
-            await self._sleep(wait)
+        failures = Failures(self._address, model=request.model)
+        return self._caller.stream(_Call(request, failures, dialect, self._keep_alive, self._new_id))
 
     async def close(self) -> None:
         """Refuse new calls; close the connections once the calls under way have ended."""
-        await self._transport.close()
-
-    async def _attempt(self, request: ModelRequest, sent: _Sent) -> AsyncGenerator[StreamEvent, None]:
-        import httpx
-
-        failures = Failures(self._address, request.model)
-        problem: httpx.HTTPError | None = None
-        seen = False
-        try:
-            async with self._transport.post(
-                self._address.url("/api/chat"), content=sent.content, headers=self._headers
-            ) as response:
-                if response.status_code != 200:
-                    text = await read_capped(response.aiter_bytes(), MAX_ERROR_BODY)
-                    raise Failed(failures.from_answer(response.status_code, response.headers, text, self._clock()))
-                async with aclosing(read_answer(response, request, failures, new_id=self._new_id)) as events:
-                    async for event in events:
-                        seen = True
-                        yield event
-        except httpx.HTTPError as error:
-            problem = error
-        if problem is not None:
-            if seen and not isinstance(problem, httpx.TimeoutException):
-                raise Failed(failures.cut())
-            transport = self._transport
-            raise Failed(
-                failures.from_transport(
-                    problem, timeout=transport.read_timeout, connect_timeout=transport.connect_timeout
-                )
-            )
+        await self._caller.close()
 
 
-class _Sent:
-    """A request as it goes out."""
+class _Call(ModelCall):
+    """A request in the words of Ollama's API."""
 
-    __slots__ = ("body", "content")
+    def __init__(
+        self,
+        request: ModelRequest,
+        failures: Failures,
+        dialect: Dialect,
+        keep_alive: int | str | None,
+        new_id: Callable[[], str],
+    ) -> None:
+        super().__init__(request, failures)
+        self._failures = failures
+        self._dialect = dialect
+        self._keep_alive = keep_alive
+        self._new_id = new_id
 
-    def __init__(self, request: ModelRequest, dialect: Dialect, keep_alive: int | str | None) -> None:
-        self.body = build_body(request, dialect, keep_alive)
-        try:
-            self.content = encode_body(self.body)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise ConfigError(f"The extra settings of {request.model!r} cannot be sent as JSON: {error}") from None
+    def body(self) -> dict[str, Any]:
+        return build_body(self.request, self._dialect, self._keep_alive)
 
+    def learn(self, refusal: Failure, body: Mapping[str, Any]) -> None:
+        self._dialect.learn(refusal.error.detail, body, self.request.extra)
 
-async def _build(request: ModelRequest, dialect: Dialect, keep_alive: int | str | None) -> _Sent:
-    """The request; off the event loop when there is much of it."""
-    if is_heavy(request):
-        return await asyncio.to_thread(_Sent, request, dialect, keep_alive)
-    return _Sent(request, dialect, keep_alive)
+    def read(self, response: httpx.Response) -> AsyncGenerator[StreamEvent, None]:
+        return read_answer(response, self.request, self._failures, new_id=self._new_id)

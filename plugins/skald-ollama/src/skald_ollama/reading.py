@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from skald_core.api import ModelRequest, StreamEvent, mend_json
+from skald_core.api import (
+    BLANK_BYTES,
+    MAX_LINE_BYTES,
+    Failed,
+    LineDecoder,
+    LineTooLargeError,
+    ModelRequest,
+    ServerReply,
+    StreamEvent,
+    drain_body,
+    is_web_page,
+    mend_json,
+    read_head,
+)
 from skald_ollama.answer import Answer, Chunk, EmptyAnswerError, NamelessCallError
-from skald_ollama.failures import Failed, Failures, is_web_page
-from skald_ollama.lines import MAX_LINE_BYTES, LineDecoder, LineTooLargeError
-from skald_ollama.replies import read_error
+from skald_ollama.failures import Failures
 
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ("decode_line", "read_answer", "read_capped")
+__all__ = ("decode_line", "read_answer")
 
-MAX_ERROR_BODY = 256 * 1024
 AFTER_END = 0.2
 """Seconds to wait, after the last chunk, for the end of the response, which lets the connection be used again."""
-_SPACE = b" \t\r\n\xef\xbb\xbf"
 _decode = msgspec.json.Decoder(Chunk).decode
 
 
@@ -37,12 +45,8 @@ async def read_answer(
         httpx.HTTPError: the connection failed before the answer had ended.
     """
     chunks = response.aiter_bytes()
-    head = b""
-    async for chunk in chunks:
-        head += chunk
-        if head.lstrip(_SPACE):
-            break
-    start = head.lstrip(_SPACE)
+    head = await read_head(chunks)
+    start = head.lstrip(BLANK_BYTES)
     if is_web_page(response.headers, start):
         raise Failed(failures.web_page(response.status_code))
     if start and start[:1] != b"{":
@@ -62,7 +66,7 @@ async def read_answer(
             if not done:
                 data = await anext(chunks, None)
         if done:
-            await _drain(chunks)
+            await drain_body(chunks, AFTER_END)
         else:
             for line in decoder.finish():
                 for out in _one(line, answer, failures, whole=False):
@@ -79,35 +83,13 @@ async def read_answer(
         raise Failed(failures.empty()) from None
 
 
-async def read_capped(chunks: AsyncIterator[bytes], limit: int) -> bytes:
-    """A body; a little more than ``limit`` bytes when it is longer than that."""
-    parts, size = [], 0
-    async for chunk in chunks:
-        parts.append(chunk)
-        size += len(chunk)
-        if size > limit:
-            break
-    return b"".join(parts)
-
-
-async def _drain(chunks: AsyncIterator[bytes]) -> None:
-    import httpx
-
-    try:
-        async with asyncio.timeout(AFTER_END):
-            while await anext(chunks, None) is not None:
-                pass
-    except (TimeoutError, httpx.HTTPError):
-        return
-
-
 def _one(line: bytes, answer: Answer, failures: Failures, *, whole: bool) -> Iterator[StreamEvent]:
     """What one line says. ``whole`` is false for a line without its end."""
     chunk = decode_line(line)
     if chunk is None:
         raise Failed(failures.malformed() if whole else failures.cut())
     if chunk.error is not None:
-        raise Failed(failures.from_text(0, read_error({"error": chunk.error}) or ""))
+        raise Failed(failures.from_reply(0, failures.read_error({"error": chunk.error}) or ServerReply()))
     if chunk.message is None and chunk.done is None:
         raise Failed(failures.not_the_api(200))
     try:

@@ -70,13 +70,12 @@ def _chat_completions(
 ) -> Provider:
     """The ``ChatCompletions`` service. Raises ConfigError when a value makes no sense."""
     from skald_openai.provider import OpenAIProvider
-    from skald_openai.retry import RetryPolicy
 
     return OpenAIProvider(
         provider_id=provider_id,
         base_url=base_url,
         api_key=api_key,
         infos=infos,
-        retry=RetryPolicy(max_retries=max_retries),
+        retry=skald.RetryPolicy(max_retries=max_retries),
         timeout=timeout,
     )

@@ -14,6 +14,7 @@ from skald_core.api import (
     StreamEvent,
     TextDelta,
     Usage,
+    whole_characters,
 )
 from skald_openai.calls import CallAssembler
 from skald_openai.inline import InlineText
@@ -151,7 +152,7 @@ class Answer:
                 # Some servers send the same piece under two names; the first one counts.
                 self._reasoning_field = self._reasoning_field or field
                 self._spoke = shown = True
-                yield ReasoningDelta(_whole(text))
+                yield ReasoningDelta(whole_characters(text))
                 break
         details = delta.get("reasoning_details")
         if isinstance(details, list):
@@ -160,7 +161,7 @@ class Answer:
                     text = self._keep_detail(detail)
                     if text and not shown:
                         self._spoke = True
-                        yield ReasoningDelta(_whole(text))
+                        yield ReasoningDelta(whole_characters(text))
 
     def _keep_detail(self, detail: dict[str, Any]) -> str:
         """Join a piece of OpenRouter's ``reasoning_details`` to the one it continues; gives its readable text."""
@@ -187,7 +188,7 @@ class Answer:
                     thinking = "".join(str(p.get("text") or "") for p in thinking if isinstance(p, dict))
                 if isinstance(thinking, str) and thinking:
                     self._spoke = True
-                    yield ReasoningDelta(_whole(thinking))
+                    yield ReasoningDelta(whole_characters(thinking))
                 elif isinstance(part.get("text"), str):
                     yield from self._content(part["text"])
 
@@ -197,7 +198,7 @@ class Answer:
         if text and "\ud800" <= text[-1] <= "\udbff":
             text, self._half = text[:-1], text[-1]
         if text:
-            yield from self._text(_whole(text))
+            yield from self._text(whole_characters(text))
 
     def _text(self, text: str) -> Iterator[StreamEvent]:
         for piece in self._inline.feed(text):
@@ -253,14 +254,3 @@ def _first_choice(chunk: dict[str, Any]) -> dict[str, Any] | None:
         if isinstance(choice, dict) and not choice.get("index"):
             return choice
     return None
-
-
-def _whole(text: str) -> str:
-    """``text`` without halves of characters, which no store could take: a pair becomes its character, a half alone U+FFFD."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from skald_core.api import ServerReply
 from skald_openai.known import traits_of
-from skald_openai.replies import Reply
 from skald_openai.services import ServiceSpec
 
 __all__ = ("Dialect",)
@@ -48,7 +48,7 @@ class Dialect:
         self.marks = service.cache == "marks" and traits.marks
         self._learnt: set[str] = set()
 
-    def learn(self, reply: Reply, body: Mapping[str, Any], extra: Mapping[str, Any]) -> bool:
+    def learn(self, reply: ServerReply, body: Mapping[str, Any], extra: Mapping[str, Any]) -> bool:
         """Adjust to a refusal (HTTP 400 or 422) of ``body``.
 
         True when the request would now be another, so that it is worth sending again. Each lesson is learnt once, and a
@@ -110,7 +110,7 @@ class Dialect:
         return True
 
 
-def _names(reply: Reply, field: str) -> bool:
+def _names(reply: ServerReply, field: str) -> bool:
     """Is the refusal about this field? ``max_tokens`` inside ``max_tokens_x`` does not count."""
     if reply.param:
         return reply.param.rpartition(".")[2] == field

@@ -7,11 +7,10 @@ import logging
 import time
 from collections.abc import Iterable, Sequence
 
-from skald_core.api import FoundServer, RemoteModel, streaming_client
+from skald_core.api import FoundServer, RemoteModel, read_capped, read_json, streaming_client
 from skald_openai.listing import read_model, read_rows
 from skald_openai.native import owner_of, refine
-from skald_openai.reading import read_capped
-from skald_openai.replies import read_error, read_json
+from skald_openai.replies import read_error
 from skald_openai.services import Endpoint, all_services, parse_endpoint
 from skald_openai.transport import request_headers
 

@@ -13,13 +13,14 @@ from skald_core.api import (
     ModelInfo,
     ProtocolError,
     RemoteModel,
+    is_web_page,
+    read_capped,
+    read_json,
     streaming_client,
 )
-from skald_openai.failures import Failures, is_web_page
+from skald_openai.failures import Failures
 from skald_openai.known import known_info, parameters, speaks_chat, with_size
 from skald_openai.native import refine
-from skald_openai.reading import read_capped
-from skald_openai.replies import read_error, read_json
 from skald_openai.services import Endpoint
 from skald_openai.transport import request_headers
 
@@ -116,7 +117,7 @@ async def _get(client: httpx.AsyncClient, url: str, headers: Mapping[str, str], 
         decoded = read_json(body)
         if decoded is None:
             raise failures.not_the_api(response.status_code).error
-        error = read_error(decoded, failures.secret) if read_rows(decoded) is None else None
+        error = failures.read_error(decoded) if read_rows(decoded) is None else None
         if error is not None:
             raise failures.from_reply(0, error).error
         return decoded

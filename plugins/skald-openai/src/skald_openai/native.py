@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from skald_core.api import ModelInfo, RemoteModel
+from skald_core.api import ModelInfo, RemoteModel, read_capped, read_json
 from skald_openai.known import parameters, with_size
-from skald_openai.reading import read_capped
-from skald_openai.replies import read_json
 from skald_openai.services import Endpoint
 
 if TYPE_CHECKING:

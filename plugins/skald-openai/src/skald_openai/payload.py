@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-import msgspec
-
-from skald_core.api import MediaPart, ModelRequest, ResultPart, TextPart, ToolSpec
+from skald_core.api import ModelRequest, ToolSpec
 from skald_openai.dialect import Dialect
 from skald_openai.known import known_info
 from skald_openai.messages import to_messages
 
-__all__ = ("build_body", "encode_body", "is_heavy")
-
-HEAVY = 512 * 1024
-"""Characters from which a body is built off the event loop."""
+__all__ = ("build_body",)
 
 _SCALE = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
@@ -50,28 +44,6 @@ def build_body(request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
         else:
             body[field] = value
     return body
-
-
-def encode_body(body: dict[str, Any]) -> bytes:
-    """UTF-8 JSON. Half characters, which JSON cannot carry, become question marks."""
-    try:
-        return msgspec.json.encode(body)
-    except UnicodeEncodeError:
-        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-
-
-def is_heavy(request: ModelRequest) -> bool:
-    """Would building this body hold up the event loop?"""
-    size = 0
-    for message in request.messages:
-        for part in message.parts:
-            if isinstance(part, MediaPart):
-                size += len(part.data)
-            elif isinstance(part, TextPart):
-                size += len(part.text)
-            elif isinstance(part, ResultPart):
-                size += len(part.content)
-    return size > HEAVY
 
 
 def _tool(spec: ToolSpec) -> dict[str, Any]:

@@ -1,22 +1,15 @@
-"""Reading what a server says of an error, in the shapes servers use, and making it fit to show."""
+"""Reading what a server says of an error, in the shapes servers use."""
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from typing import Any
 
 import msgspec
 
-__all__ = ("Reply", "clean", "read_error", "read_json")
+from skald_core.api import ServerReply, clean_detail, read_json
 
-MAX_DETAIL = 300
-"""Characters of a server's own words that are kept."""
+__all__ = ("read_error",)
 
-_SPACE = re.compile(r"\s+")
-_KEY_LIKE = re.compile(
-    r"\b(?:Bearer\s+\S+|(?:sk|pk|rk|gsk|xai|fw|key|tgp|nvapi|hf)[-_][\w*.\-]{8,}|AIza[\w\-]{20,}|eyJ[\w\-]{10,}\.[\w\-.]+)"
-)
 _STATUS_WORDS = {
     "invalid_api_key": 401,
     "authentication_error": 401,
@@ -41,38 +34,7 @@ _STATUS_WORDS = {
 }
 
 
-class Reply(msgspec.Struct, frozen=True):
-    """An error as a server put it. ``message`` is cleaned; ``code`` and ``kind`` are lower case; ``status`` is an HTTP
-    status the body names, or 0."""
-
-    message: str = ""
-    code: str = ""
-    kind: str = ""
-    param: str = ""
-    status: int = 0
-
-
-def clean(text: str, secret: str = "") -> str:
-    """A server's text made fit to show: one short line without control or direction characters and without keys."""
-    if len(text) > 20 * MAX_DETAIL:
-        text = text[: 20 * MAX_DETAIL]
-    if len(secret) >= 4:
-        text = text.replace(secret, "***")
-    text = _KEY_LIKE.sub("***", text)
-    text = "".join(" " if c.isspace() else c for c in text if c.isspace() or unicodedata.category(c)[0] != "C")
-    text = _SPACE.sub(" ", text).strip()
-    return text if len(text) <= MAX_DETAIL else text[: MAX_DETAIL - 1].rstrip() + "…"
-
-
-def read_json(body: bytes) -> Any:
-    """The body as JSON, or None."""
-    try:
-        return msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return None
-
-
-def read_error(body: Any, secret: str = "") -> Reply | None:
+def read_error(body: Any, secret: str = "") -> ServerReply | None:
     """The error in a decoded body, or None when there is none in it.
 
     Understands OpenAI's ``{"error": {…}}``, a bare string there, a list around it (Gemini), the flat form (Mistral, old
@@ -102,7 +64,9 @@ def read_error(body: Any, secret: str = "") -> Reply | None:
         where = detail[0].get("loc")
         place = ".".join(map(str, where)) if isinstance(where, list) else ""
         parts = [p for p in (place, str(detail[0].get("msg") or "")) if p]
-        return Reply(clean(": ".join(parts), secret), kind="invalid_request_error", param=place.rpartition(".")[2])
+        return ServerReply(
+            clean_detail(": ".join(parts), secret), kind="invalid_request_error", param=place.rpartition(".")[2]
+        )
     if isinstance(body.get("message"), (str, dict)) or body.get("object") == "error":
         return _structured(body, secret)
     if isinstance(body.get("msg"), str):
@@ -110,11 +74,11 @@ def read_error(body: Any, secret: str = "") -> Reply | None:
     return None
 
 
-def _plain(text: str, secret: str) -> Reply:
-    return Reply(clean(text, secret))
+def _plain(text: str, secret: str) -> ServerReply:
+    return ServerReply(clean_detail(text, secret))
 
 
-def _structured(error: dict[str, Any], secret: str) -> Reply:
+def _structured(error: dict[str, Any], secret: str) -> ServerReply:
     message = error.get("message") or error.get("msg") or error.get("detail") or ""
     nested = _upstream(error)
     if nested is not None:
@@ -122,9 +86,9 @@ def _structured(error: dict[str, Any], secret: str) -> Reply:
         if inner is not None and inner.message:
             return msgspec.structs.replace(inner, status=_status(error) or inner.status)
     if isinstance(message, dict):
-        return read_error({"error": message}, secret) or Reply()
-    return Reply(
-        message=clean(str(message), secret),
+        return read_error({"error": message}, secret) or ServerReply()
+    return ServerReply(
+        message=clean_detail(str(message), secret),
         code=_word(error.get("code")),
         kind=_word(error.get("type") or error.get("status")),
         param=str(error["param"]) if isinstance(error.get("param"), str) else "",

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-import ipaddress
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import msgspec
 
-from skald_core.api import ConfigError
+from skald_core.api import ConfigError, ServerAddress, parse_server_address
 
 __all__ = ("Endpoint", "ServiceSpec", "all_services", "parse_endpoint")
 
@@ -76,23 +75,10 @@ class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     signatures: bool = False
 
 
-class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """Where requests go. ``base_url`` has no trailing slash; ``label`` names the server in messages to people."""
+class Endpoint(ServerAddress, frozen=True, kw_only=True):
+    """An address with the service behind it; ``known`` when that is one of the file's."""
 
-    base_url: str
-    origin: str
-    host: str
-    loopback: bool
-    secure: bool
     service: ServiceSpec
-    known: bool
-
-    @property
-    def label(self) -> str:
-        return self.service.title
-
-    def url(self, path: str) -> str:
-        return self.base_url + path
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -112,56 +98,23 @@ def parse_endpoint(base_url: str) -> Endpoint:
     Raises:
         ConfigError: with a sentence that says what to change.
     """
-    text = base_url.strip().rstrip("/")
-    if not text:
+    if not base_url.strip(" \t\r\n/"):
         raise ConfigError("The base URL is empty. Enter the server's address, such as 'http://127.0.0.1:11434/v1'.")
-    if "://" not in text:
-        raise ConfigError(f"The base URL {text!r} must start with https:// or, for a server nearby, http://.")
-    try:
-        parts = urlsplit(text)
-        port = parts.port
-    except ValueError:
-        raise ConfigError(f"The base URL {text!r} is not a valid address. Check it for typing errors.") from None
-    if parts.scheme not in ("http", "https"):
-        raise ConfigError(f"The base URL {text!r} must start with https:// or, for a server nearby, http://.")
-    if "@" in parts.netloc:
-        raise ConfigError("The base URL must not hold a name or password. Put the key into the API key field.")
-    host = parts.hostname
-    if not host or any(c.isspace() or ord(c) < 32 for c in text) or "\\" in text:
-        raise ConfigError(f"The base URL {text!r} is not a valid address. Check it for typing errors.")
-    if parts.query or parts.fragment:
-        bare = f"{parts.scheme}://{parts.netloc}{parts.path}"
-        raise ConfigError(f"The base URL must not hold '?' or '#'. Leave them and all that follows out: {bare!r}.")
-    path = parts.path.removesuffix("/chat/completions").rstrip("/")
-    origin = f"{parts.scheme}://{parts.netloc}"
-    loopback = _is_loopback(host)
-    known = _find(host, port, loopback=loopback)
-    return Endpoint(
-        base_url=origin + path,
-        origin=origin,
-        host=host,
-        loopback=loopback,
-        secure=parts.scheme == "https",
-        service=known or ServiceSpec(id="", title=parts.netloc, base_url=origin + path, key="optional"),
-        known=known is not None,
-    )
+    address = parse_server_address(base_url, tails=("/chat/completions",))
+    service = _find(address)
+    known = service is not None
+    if service is None:
+        service = ServiceSpec(id="", title=address.label, base_url=address.base_url, key="optional")
+    facts = msgspec.structs.asdict(address) | {"label": service.title, "known": known}
+    return Endpoint(**facts, service=service)
 
 
-def _find(host: str, port: int | None, *, loopback: bool) -> ServiceSpec | None:
+def _find(address: ServerAddress) -> ServiceSpec | None:
     for service in all_services():
         parts = urlsplit(service.base_url)
         if service.local:
-            if loopback and port == parts.port:
+            if address.loopback and address.port == parts.port:
                 return service
-        elif host == parts.hostname or host in service.hosts:
+        elif address.host == parts.hostname or address.host in service.hosts:
             return service
     return None
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 
 import msgspec
 
-from skald_core.api import ConfigError
+from skald_core.loop.errors import ConfigError
 
 __all__ = ("RetryPolicy", "parse_retry_after")
 
@@ -22,6 +21,9 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     ``max_retries`` counts after the first attempt. Waits are seconds: ``base`` doubles each time up to ``cap``, varied
     by ``jitter``. A wait the server asked for is kept exactly, unless it is longer than ``longest_hint``: then the call
     fails at once, and the caller may use another model.
+
+    Raises:
+        ConfigError: ``max_retries`` is no whole number, or below 0.
     """
 
     max_retries: int = 2
@@ -50,12 +52,19 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
 def parse_retry_after(headers: Mapping[str, str], now: float) -> float | None:
     """Seconds from ``Retry-After``: a number, or an HTTP date (RFC 9110 §10.2.3); a past date is 0.
 
-    ``now`` is seconds since the epoch. None when there is no such header or it makes no sense. ``headers`` has lower-case
-    names or ignores case.
+    OpenAI's finer ``retry-after-ms`` goes first. ``now`` is seconds since the epoch. None when there is no such header or
+    it makes no sense. ``headers`` has lower-case names or ignores case.
     """
+    fine = headers.get("retry-after-ms", "").strip()
+    if _SECONDS.fullmatch(fine):
+        return float(fine) / 1000
     text = headers.get("retry-after", "").strip()
+    if not text:
+        return None
     if _SECONDS.fullmatch(text):
         return float(text)
+    from email.utils import parsedate_to_datetime  # rarely needed, and not light
+
     try:
         moment = parsedate_to_datetime(text).timestamp()
     except (TypeError, ValueError, OverflowError, IndexError):
