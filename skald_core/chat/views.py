@@ -95,5 +95,5 @@ class Views:
         return [
             {"id": q.id, "client_id": q.client_id, "content": q.content, "created_at": q.created_at / 1000}
             for q in items
-            if q.kind != "synthetic"
+            if q.kind not in {"synthetic", "task"}
         ]
