@@ -43,7 +43,8 @@ def _server_runs(data_dir: Path) -> bool:
     return False
 
 
-async def _stored(data_dir: Path) -> dict[str, bool]:
+async def _stored(data_dir: Path) -> dict[str, tuple[bool, str, str]]:
+    """Enabled, last state and its reason, by plugin id."""
     from skald_core.loop.database import Database
 
     path = data_dir / "database" / "system.db"
@@ -51,10 +52,11 @@ async def _stored(data_dir: Path) -> dict[str, bool]:
         return {}
     database = await Database.open(path, readers=1)
     try:
-        rows = await database.read(lambda c: c.execute("SELECT id, enabled FROM plugins").fetchall())
+        rows = await database.read(lambda c: c.execute("SELECT id, enabled, state, error FROM plugins").fetchall())
     finally:
         await database.close()
-    return {row[0]: bool(row[1]) for row in rows}
+    reasons = {row[0]: json.loads(row[3])["message"] if row[3] else "" for row in rows}
+    return {row[0]: (bool(row[1]), row[2], reasons[row[0]]) for row in rows}
 
 
 async def _list(data_dir: Path, *, as_json: bool) -> int:
@@ -69,20 +71,25 @@ async def _list(data_dir: Path, *, as_json: bool) -> int:
         return 0
     width = max(len(r["id"]) for r in rows)
     for row in rows:
-        state = "broken" if row["error"] else ("enabled" if row["enabled"] else "disabled")
+        if row["enabled"] and row["state"] in {"failed", "incompatible"}:
+            state = row["state"]
+        else:
+            state = "broken" if row["error"] else ("enabled" if row["enabled"] else "disabled")
         print(f"{row['id']:<{width}}  {row['version']:<10}  {state:<8}  {row['error'] or row['title']}")
     return 0
 
 
-def _row(plugin: Discovered, stored: dict[str, bool], bundled: frozenset[str]) -> dict[str, Any]:
+def _row(plugin: Discovered, stored: dict[str, tuple[bool, str, str]], bundled: frozenset[str]) -> dict[str, Any]:
+    enabled, state, reason = stored.get(plugin.id, (plugin.distribution in bundled, "discovered", ""))
     return {
         "id": plugin.id,
         "version": plugin.version,
         "distribution": plugin.distribution,
         "title": plugin.manifest.title if plugin.manifest else "",
-        "enabled": stored.get(plugin.id, plugin.distribution in bundled),
+        "enabled": enabled,
+        "state": state,
         "bundled": plugin.distribution in bundled,
-        "error": plugin.error,
+        "error": plugin.error or (reason if enabled and state in {"failed", "incompatible"} else ""),
     }
 
 

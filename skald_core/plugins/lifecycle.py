@@ -256,6 +256,13 @@ class Plugins:
         finally:
             slow.cancel()
             row.start_ms = (time.perf_counter() - began) * 1000 - row.import_ms
+            await self._remember(row)
+
+    async def _remember(self, row: PluginRow) -> None:
+        """Keep the state, so that the command line can tell it without a server and without loading the plugin."""
+        error = "" if row.error is None else msgspec.json.encode(row.error).decode()
+        values = (row.state, error, row.id)
+        await self._db.write(lambda c: c.execute("UPDATE plugins SET state=?, error=? WHERE id=?", values))
 
     async def _phases(self, row: PluginRow) -> None:
         manifest = row.found.manifest
@@ -457,6 +464,7 @@ class Plugins:
             if was_running:
                 await self._stop(row)
             row.state = "disabled"
+            await self._remember(row)
             if was_running:
                 await self.changed(plugin_id)
             return row

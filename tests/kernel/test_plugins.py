@@ -148,6 +148,8 @@ async def test_a_broken_plugin_is_shown_and_hurts_nobody(bench: Bench, source: s
     assert any(word in row.error.message + row.error.traceback for word in words.split("|"))
     assert plugins.rows["good"].state == "running"
     assert plugins.dispatcher.hooks_of("bad") == []
+    stored = await bench.db.read(lambda c: dict(c.execute("SELECT id, state FROM plugins").fetchall()))
+    assert stored == {"bad": "failed", "good": "running"}
     await plugins.disable("bad")
     assert plugins.rows["bad"].state == "disabled"
 
