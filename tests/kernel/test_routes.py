@@ -300,3 +300,45 @@ async def test_hook_skald_routes_are_mounted_guarded_and_cannot_break_the_server
     app = await skald_app(good, bad, strict=False)  # at boot: built together first, then each by itself
     row = app.skald.plugins.rows["bad"]
     assert (row.state, app.skald.plugins.rows["good"].state) == ("failed", "running")
+
+
+async def test_a_service_with_a_type_of_its_own_is_offered_once(skald_app: AppFactory) -> None:
+    """A general type's preset, and its find of a running server, give way to the type made for that service."""
+    from skald_core.hookspecs import hookimpl
+    from skald_core.plugins.contributions import FoundServer, ProviderPreset, ProviderType
+    from skald_core.plugins.manifest import Manifest
+    from skald_core.testing import local_plugin
+
+    class General(ProviderType):
+        id = "general"
+        presets = (
+            ProviderPreset(id="lama", title="Lama", settings={}),
+            ProviderPreset(id="other", title="Other", settings={}),
+        )
+
+        def create(self, settings: dict[str, str]) -> Any:
+            return ScriptedProvider([])
+
+        async def discover(self) -> list[FoundServer]:
+            return [FoundServer(title="Lama", settings={"base_url": "http://127.0.0.1:11/v1"})]
+
+    class Native(General):
+        id = "lama"
+        presets = (ProviderPreset(id="lama", title="Lama", settings={}),)
+
+        async def discover(self) -> list[FoundServer]:
+            return [FoundServer(title="Lama", settings={"base_url": "http://127.0.0.1:11"})]
+
+    module = types.ModuleType("skald_test_lama")
+
+    @hookimpl
+    def skald_llm_providers() -> list[ProviderType]:
+        return [General(), Native()]
+
+    module.skald_llm_providers = skald_llm_providers  # type: ignore[attr-defined]
+    sys.modules[module.__name__] = module
+    app = await skald_app(local_plugin(module, Manifest(id="lama", title="Lama", api=">=1")))
+    client = await app.client()
+    offered = {t["id"]: [p["id"] for p in t["presets"]] for t in await client.get("/api/provider-types")}
+    assert offered == {"general": ["other"], "lama": ["lama"]}
+    assert [f["type"] for f in await client.get("/api/providers/discover")] == ["lama"]

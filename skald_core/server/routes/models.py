@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 import msgspec
 from litestar import Request, delete, get, patch, post, put
@@ -128,6 +129,8 @@ def _model_view(catalogue: ModelCatalogue, row: ModelRow) -> dict[str, Any]:
 
 @get("/api/provider-types", guards=[signed_in])
 async def types(request: AnyRequest) -> list[dict[str, Any]]:
+    """Kinds of model API. A preset for a service that has a type of its own is left to that type."""
+    own = {t.id for _, t in runtime(request).plugins.contributed.provider_types()}
     return [
         {
             "id": t.id,
@@ -135,7 +138,7 @@ async def types(request: AnyRequest) -> list[dict[str, Any]]:
             "title": t.title,
             "summary": t.summary,
             "fields": t.fields,
-            "presets": t.presets,
+            "presets": [p for p in t.presets if p.id == t.id or p.id not in own],
             "setup_page": {"plugin": plugin_id, "page": t.setup_page} if t.setup_page else None,
         }
         for plugin_id, t in runtime(request).plugins.contributed.provider_types()
@@ -226,7 +229,13 @@ async def discover(request: AnyRequest) -> list[dict[str, Any]]:
     """Servers already running on this machine."""
     kinds = [t for _, t in runtime(request).plugins.contributed.provider_types()]
     found = await asyncio.gather(*(_discover(t) for t in kinds))
-    return [row for rows in found for row in rows]
+    rows = [row for rows in found for row in rows]
+    # One server found by two types: the one made for it (its title is the type's id) goes first and is kept.
+    rows.sort(key=lambda row: row["title"].lower() != row["type"])
+    by_place: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        by_place.setdefault(urlsplit(row["settings"].get("base_url", "")).netloc or row["title"], row)
+    return list(by_place.values())
 
 
 async def _discover(kind: ProviderType) -> list[dict[str, Any]]:
