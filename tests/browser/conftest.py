@@ -23,9 +23,10 @@ ARGS = [
 ]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Debian's Chromium, or the one SKALD_CHROMIUM names."""
+    """Debian's Chromium, or the one SKALD_CHROMIUM names. Not for the session: while it is open Playwright's own event loop
+    runs in this thread, and no asynchronous test could."""
     path = os.environ.get("SKALD_CHROMIUM") or shutil.which("chromium")
     assert path, "the browser tests need Chromium; set SKALD_CHROMIUM to its path"
     with sync_playwright() as playwright:
