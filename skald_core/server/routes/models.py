@@ -130,7 +130,7 @@ def _model_view(catalogue: ModelCatalogue, row: ModelRow) -> dict[str, Any]:
 @get("/api/provider-types", guards=[signed_in])
 async def types(request: AnyRequest) -> list[dict[str, Any]]:
     """Kinds of model API. A preset for a service that has a type of its own is left to that type."""
-    own = {t.id for _, t in runtime(request).plugins.contributed.provider_types()}
+    own = {t.id for _, t in runtime(request).plugins.contributed.provider_types() if t.presets}
     return [
         {
             "id": t.id,
