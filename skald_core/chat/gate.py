@@ -127,18 +127,15 @@ class PluginGate:
             return loop_gate.Deny("refused: the question was lost")
         call_id = int(call.context.call_id)
         async with self._opening:  # calls of one round are asked together; their cards come in the calls' order
-            answer = await self._requests.answered_for(call.context.conversation, call_id)
-            if answer is None:
-                request = await self._requests.open(
-                    kind="approval",
-                    conversation=call.context.conversation,
-                    call_id=call_id,
-                    card={**await self._card(call), "reason": require.reason, "details": require.details},
-                    choices=require.choices or _CHOICES,
-                    lifetime=self._lifetime,
-                )
-        if answer is None:
-            answer = await self._requests.wait(request)
+            request = await self._requests.open(
+                kind="approval",
+                conversation=call.context.conversation,
+                call_id=call_id,
+                card={**await self._card(call), "reason": require.reason, "details": require.details},
+                choices=require.choices or _CHOICES,
+                lifetime=self._lifetime,
+            )
+        answer = request.answer or await self._requests.wait(request)
         if answer is None:
             return loop_gate.Deny(
                 "Nobody answered this request in time, which counts as no. Do not try to reach the same goal another way; "

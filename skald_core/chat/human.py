@@ -89,7 +89,11 @@ class HumanRequests:
         choices: tuple[Choice, ...],
         lifetime: float | None,
     ) -> HumanRequest:
-        """Store a request, or return the pending one of the same call (after a restart). ``lifetime`` is seconds."""
+        """Store a request, or return the one the same call has already: pending, or answered while nobody waited.
+
+        Looking and storing are one transaction, so an answer that arrives meanwhile is never asked for again. ``lifetime``
+        is seconds.
+        """
         now = self._now()
         request = HumanRequest(
             id=secrets.token_urlsafe(12),
@@ -107,7 +111,8 @@ class HumanRequests:
         def work(c: Connection) -> HumanRequest:
             if call_id is not None:
                 row = c.execute(
-                    f"SELECT {_COLUMNS} FROM human_requests WHERE conversation=? AND call_id=? AND status='pending'",
+                    f"SELECT {_COLUMNS} FROM human_requests WHERE conversation=? AND call_id=? "
+                    "AND status IN ('pending', 'answered') ORDER BY created_at DESC LIMIT 1",
                     (conversation, call_id),
                 ).fetchone()
                 if row is not None:
@@ -120,6 +125,8 @@ class HumanRequests:
             return request
 
         stored = await self._db.write(work)
+        if stored.status != "pending":
+            return stored
         self._waiters.setdefault(stored.id, asyncio.get_running_loop().create_future())
         self._changed(stored)
         return stored
@@ -127,6 +134,10 @@ class HumanRequests:
     async def wait(self, request: HumanRequest) -> Answer | None:
         """The answer, or None when it expired or was cancelled. Cancelling the wait cancels the request."""
         waiter = self._waiters.setdefault(request.id, asyncio.get_running_loop().create_future())
+        current = await self.get(request.id)  # an answer given before anybody waited told no waiter
+        if current.status != "pending":
+            self._waiters.pop(request.id, None)
+            return current.answer
         timeout = None if request.expires_at is None else max(0.0, request.expires_at - self._now())
         try:
             async with asyncio.timeout(timeout):
@@ -220,12 +231,3 @@ class HumanRequests:
     async def pending(self) -> int:
         query = "SELECT count(*) FROM human_requests WHERE status='pending'"
         return await self._db.read(lambda c: int(c.execute(query).fetchone()[0]))
-
-    async def answered_for(self, conversation: str, call_id: int) -> Answer | None:
-        """The latest answer a call got, also one given just before a crash."""
-        query = (
-            "SELECT answer FROM human_requests WHERE conversation=? AND call_id=? AND status='answered' "
-            "ORDER BY answered_at DESC LIMIT 1"
-        )
-        row = await self._db.read(lambda c: c.execute(query, (conversation, call_id)).fetchone())
-        return msgspec.json.decode(row[0], type=Answer) if row and row[0] else None
