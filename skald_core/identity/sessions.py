@@ -69,7 +69,3 @@ class LoginSessions:
         digest = token_hash(token)
         self._known.pop(digest, None)
         await self._db.write(lambda c: c.execute("DELETE FROM login_sessions WHERE token_hash=?", (digest,)))
-
-    async def end_all(self, user_id: str) -> None:
-        self._known.clear()
-        await self._db.write(lambda c: c.execute("DELETE FROM login_sessions WHERE user_id=?", (user_id,)))

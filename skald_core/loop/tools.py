@@ -7,7 +7,7 @@ import inspect
 import json
 import re
 import typing
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, TypeVar, overload
 
 import msgspec
@@ -311,6 +311,3 @@ class ToolRegistry:
 
     def __contains__(self, name: object) -> bool:
         return name in self._tools
-
-
-ToolFunction = Callable[..., Awaitable[Any]]
