@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
@@ -16,14 +18,22 @@ from skald_core.loop.tools import FileChange, Tool
 from skald_core.loop.types import ModelInfo
 
 __all__ = (
+    "AgentSpec",
     "Allow",
     "Answer",
+    "Capability",
     "ChatCompletions",
     "Choice",
+    "CliCommand",
+    "CliHost",
+    "Command",
+    "CommandCall",
     "Decision",
     "Deny",
     "FoundServer",
     "GateCall",
+    "Health",
+    "HealthCheck",
     "Migration",
     "ProviderField",
     "ProviderPreset",
@@ -52,6 +62,105 @@ class WebPage(msgspec.Struct, frozen=True, kw_only=True):
     entry: str
     admin_only: bool = False
     priority: int = 100
+
+
+# --- rights ------------------------------------------------------------------------------------------------------
+
+
+class Capability(msgspec.Struct, frozen=True, kw_only=True):
+    """A right that roles may hold. ``id`` is ``<plugin id>.<name>``; ``title`` an i18n key or plain text."""
+
+    id: str
+    title: str
+    default_roles: tuple[str, ...] = ()
+
+
+# --- agents and commands -----------------------------------------------------------------------------------------
+
+
+class AgentSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent: its texts, its tools, its model.
+
+    ``type`` is ``chat`` for one a person may talk with and ``task`` for one the assistant delegates to. ``short`` is the
+    prompt for models with little context (empty: ``prompt``). ``tools`` names the tools it may use (None: all of the
+    user's); ``model`` pins a model by id or title, else the server chooses. ``names`` are titles by locale.
+    """
+
+    id: str
+    name: str
+    description: str
+    prompt: str
+    type: Literal["chat", "task"] = "task"
+    short: str = ""
+    tools: tuple[str, ...] | None = None
+    model: str | None = None
+    names: dict[str, str] = {}
+
+
+class CommandCall(msgspec.Struct, frozen=True):
+    """``/name words``, as a user of a conversation wrote it."""
+
+    user: User
+    conversation: str
+    words: str
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """A slash command. ``name`` has lower-case letters, digits and hyphens.
+
+    ``prompt`` is a template in which ``{{args}}`` stands for the words after the name (else they are put at its end), or a
+    function that makes the prompt; a ToolError it raises is told to the person and nothing is sent. ``title`` says what it
+    does and ``hint`` what may follow the name, each an i18n key or plain text.
+    """
+
+    name: str
+    title: str
+    prompt: str | Callable[[CommandCall], Awaitable[str]]
+    hint: str = ""
+
+
+# --- the command line --------------------------------------------------------------------------------------------
+
+
+class CliHost(Protocol):
+    """What a plugin's command in the terminal may use."""
+
+    data_dir: Path
+    """The instance's data directory. Its databases belong to the running server: do not open them."""
+
+    async def request(self, method: str, path: str, body: Any = None) -> Any:
+        """Call ``/api/plugin/<id>/<path>`` of the running server as the signed-in user and return the JSON answer.
+
+        Signs in on first use (``--user``, ``$SKALD_USER`` and ``$SKALD_PASSWORD``, or asks). Raises ToolError with the
+        problem's text, or saying that no server runs."""
+        ...
+
+
+class CliCommand(msgspec.Struct, frozen=True, kw_only=True):
+    """``skald <plugin id> <name>``. ``arguments`` adds to its parser; ``run`` returns the exit status."""
+
+    name: str
+    help: str
+    run: Callable[[argparse.Namespace, CliHost], int | Awaitable[int]]
+    arguments: Callable[[argparse.ArgumentParser], None] = lambda parser: None
+
+
+# --- health ------------------------------------------------------------------------------------------------------
+
+
+class Health(msgspec.Struct, frozen=True):
+    """What a check found. ``text`` says what is wrong and what to do, or what is well; an i18n key or plain text."""
+
+    ok: bool
+    text: str = ""
+
+
+class HealthCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """A check of something the plugin depends on, at most ten seconds long. ``title`` is an i18n key or plain text."""
+
+    id: str
+    title: str
+    check: Callable[[], Awaitable[Health]]
 
 
 # --- storage -----------------------------------------------------------------------------------------------------
