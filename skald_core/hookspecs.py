@@ -239,6 +239,12 @@ def skald_user_deleted(ctx: PluginContext, user: User) -> None:
 
 
 @hookspec
+def skald_conversation_deleted(ctx: PluginContext, user: User, conversation: str) -> None:
+    """A conversation and everything said in it are gone. Remove what the plugin keeps of it; the deletion answers after
+    that. Failure is skipped."""
+
+
+@hookspec
 def skald_turn_started(ctx: PluginContext, turn: TurnInfo) -> None:
     """A turn began. It does not wait for this hook. Failure is skipped."""
 

@@ -15,10 +15,10 @@ from skald_core.identity.models import User
 from skald_core.loop import gate as loop_gate
 from skald_core.loop.errors import ToolError
 from skald_core.loop.gate import Ask, PendingCall, Suspend, Verdict
-from skald_core.plugins.contributions import Allow, Choice, Deny, GateCall, Require
+from skald_core.plugins.contributions import Allow, Answer, Choice, Deny, GateCall, Require
 from skald_core.plugins.dispatcher import Dispatcher
 
-__all__ = ("Interactive", "PluginGate")
+__all__ = ("JUDGE_SECONDS", "Interactive", "PluginGate", "gate_call")
 
 log = logging.getLogger("skald.gate")
 
@@ -61,12 +61,23 @@ class PluginGate:
         self._card = card
         self._lifetime = lifetime
         self._opening = asyncio.Lock()
+        self._hooked: set[int] = set()
+        self._edited: dict[int, Answer] = {}  # calls a person allowed with other arguments, until those are judged
+
+    def expect(self, call: PendingCall) -> None:
+        """A hook wants a person asked about ``call``, which is judged next: a card of it from before a restart stays."""
+        self._hooked.add(int(call.context.call_id))
 
     async def judge(self, calls: Sequence[PendingCall]) -> Sequence[Verdict]:
         verdicts: list[Verdict] = []
         for call in calls:
             verdict = await self._judge(call)
-            if not isinstance(verdict, Ask):
+            edited = self._edited.pop(int(call.context.call_id), None)
+            if edited is not None and isinstance(verdict, Ask):
+                verdict = await self._settle(verdict.state, edited)  # whoever wrote the arguments has answered this
+            hooked = int(call.context.call_id) in self._hooked
+            self._hooked.discard(int(call.context.call_id))
+            if not (isinstance(verdict, Ask) or (hooked and isinstance(verdict, loop_gate.Allow))):
                 # Judged anew after a restart, the call may need nobody any more: its old card must not stay.
                 await self._requests.withdraw(call.context.conversation, int(call.context.call_id))
             verdicts.append(verdict)
@@ -74,23 +85,10 @@ class PluginGate:
 
     async def _judge(self, call: PendingCall) -> Verdict:
         try:
-            user = call.context.get(User)
-            files = call.context.get(UserFs)
+            question = gate_call(call)
         except LookupError as error:
             return loop_gate.Deny(f"refused: {error}")
-        question = GateCall(
-            user=user,
-            conversation=call.context.conversation,
-            agent=call.context.agent,
-            tool=call.tool,
-            raw=call.raw,
-            arguments=call.arguments,
-            summary=call.summary,
-            path=call.tool.target_path(call.arguments),
-            files=files,
-            interactive=_interactive(call),
-            pending=call,
-        )
+        user = question.user
         allowed = False
         required: Require | None = None
         asked = 0
@@ -110,7 +108,8 @@ class PluginGate:
                 case Allow():
                     allowed = True
                 case other:
-                    log.warning("plugin %s: skald_gate returned %s", outcome.plugin, type(other).__name__)
+                    wrong = f"skald_gate returned {type(other).__name__}, not Allow, Deny, Require or None"
+                    self._dispatcher.fault(outcome.plugin, "skald_gate", wrong)
                     return loop_gate.Deny(f"refused: the plugin {outcome.plugin!r} gave an answer of the wrong type")
         if required is not None:
             return Ask(required.reason, required.details, required)
@@ -122,7 +121,8 @@ class PluginGate:
         return loop_gate.Deny("refused: no rule allows this call")
 
     async def ask(self, call: PendingCall, verdict: Ask) -> loop_gate.Allow | loop_gate.Deny | Suspend:
-        require = verdict.state
+        # Without a state it is no judge that asks but a hook, about a call the judges allow.
+        require = Require(reason=verdict.reason) if verdict.state is None else verdict.state
         if not isinstance(require, Require):
             return loop_gate.Deny("refused: the question was lost")
         call_id = int(call.context.call_id)
@@ -141,6 +141,19 @@ class PluginGate:
                 "Nobody answered this request in time, which counts as no. Do not try to reach the same goal another way; "
                 "tell the person what you wanted to do, they can raise it again."
             )
+        if answer.allow and answer.arguments is not None:
+            # The call as it was shown will not run, so that is what its judge hears. The loop validates the new arguments
+            # and has them judged like any call's; see `judge`.
+            await self._settle(require, _refused(answer, require.choices or _CHOICES))
+            self._edited[call_id] = answer
+            return loop_gate.Allow(answer.arguments)
+        return await self._settle(require, answer)
+
+    @staticmethod
+    async def _settle(require: Any, answer: Answer) -> loop_gate.Allow | loop_gate.Deny:
+        """What an answer comes to, after the plugin that asked has heard it."""
+        if not isinstance(require, Require):
+            return loop_gate.Deny("refused: the question was lost")
         if require.on_answer is not None:
             try:
                 await require.on_answer(answer)
@@ -150,6 +163,29 @@ class PluginGate:
             return loop_gate.Allow()
         note = f" They wrote: {answer.note}" if answer.note else ""
         return loop_gate.Deny(f"The person said no.{note} Do not try to reach the same goal another way.")
+
+
+def _refused(answer: Answer, choices: Sequence[Choice]) -> Answer:
+    """The same answer as a refusal."""
+    deny = next((choice.id for choice in choices if not choice.allow), answer.choice)
+    return msgspec.structs.replace(answer, choice=deny, allow=False, arguments=None)
+
+
+def gate_call(call: PendingCall) -> GateCall:
+    """A call as plugins judge it. Raises LookupError for a turn that belongs to no user."""
+    return GateCall(
+        user=call.context.get(User),
+        conversation=call.context.conversation,
+        agent=call.context.agent,
+        tool=call.tool,
+        raw=call.raw,
+        arguments=call.arguments,
+        summary=call.summary,
+        path=call.tool.target_path(call.arguments),
+        files=call.context.get(UserFs),
+        interactive=_interactive(call),
+        pending=call,
+    )
 
 
 def _interactive(call: PendingCall) -> bool:

@@ -1,14 +1,14 @@
 """Human requests: an approval (later: a question, an elicitation) a person must answer.
 
 A request is a row before it is an event. It has one answer, given from any surface. A request that nobody answers in time
-expires: that is a denial, said to the model in words, and the row stays in the inbox.
+expires: that is a denial, said to the model in words, and the row stays in the inbox, from where it can be raised again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -19,7 +19,8 @@ from skald_core.plugins.contributions import Answer, Choice
 
 __all__ = ("HumanRequest", "HumanRequests", "Status")
 
-Status = Literal["pending", "answered", "expired", "cancelled"]
+Status = Literal["pending", "answered", "expired", "cancelled", "raised"]
+"""``raised``: it expired, and a person had the same thing asked again, as a new request."""
 
 
 class HumanRequest(msgspec.Struct, frozen=True):
@@ -157,13 +158,20 @@ class HumanRequests:
         """The server stops or the user is locked: let waits go without touching the rows, which are asked again later."""
         self._released = True
 
-    async def answer(self, request_id: str, choice_id: str, note: str = "") -> HumanRequest:
-        """Give the one answer. Raises NotFound, BadInput for a choice it does not have, Conflict ``already_answered``."""
+    async def answer(
+        self, request_id: str, choice_id: str, note: str = "", arguments: dict[str, Any] | None = None
+    ) -> HumanRequest:
+        """Give the one answer. Raises NotFound, BadInput for a choice it does not have, Conflict ``already_answered``.
+
+        ``arguments`` replace those of a call that is allowed; the gate judges them again before it runs.
+        """
         request = await self.get(request_id)
         choice = next((c for c in request.choices if c.id == choice_id), None)
         if choice is None:
             raise BadInput(f"this request has no choice {choice_id!r}", code="bad_choice")
-        answer = Answer(choice=choice.id, allow=choice.allow, note=note.strip()[:2000])
+        if arguments is not None and not choice.allow:
+            raise BadInput("Only a call that is allowed can be given other arguments.", code="bad_choice")
+        answer = Answer(choice=choice.id, allow=choice.allow, note=note.strip()[:2000], arguments=arguments)
         text = msgspec.json.encode(answer).decode()
 
         def work(c: Connection) -> bool:
@@ -194,6 +202,24 @@ class HumanRequests:
         query = "SELECT conversation, call_id, id FROM human_requests WHERE status='pending' AND call_id IS NOT NULL"
         rows = await self._db.read(lambda c: c.execute(query).fetchall())
         self._pending_calls = {(row[0], row[1]): row[2] for row in rows}
+
+    async def mark_raised(self, request_id: str) -> HumanRequest:
+        """An expired request was asked again; it cannot be raised twice. Raises NotFound."""
+        await self._db.write(
+            lambda c: c.execute(
+                "UPDATE human_requests SET status='raised' WHERE id=? AND status='expired'", (request_id,)
+            )
+        )
+        raised = await self.get(request_id)
+        self._changed(raised)
+        return raised
+
+    async def forget_calls(self, conversation: str, calls: Sequence[int]) -> None:
+        """Delete the requests of calls that were deleted with their messages."""
+        rows = [(conversation, call) for call in calls]
+        await self._db.write(
+            lambda c: c.executemany("DELETE FROM human_requests WHERE conversation=? AND call_id=?", rows)
+        )
 
     async def _end(self, request_id: str, status: Status) -> None:
         values = (status, self._now(), request_id)

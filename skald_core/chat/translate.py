@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from skald_core.chat.agent_work import AgentWork
 from skald_core.chat.conversations import LastTurn, TurnError
 from skald_core.chat.views import Views
 from skald_core.loop import events as e
@@ -27,6 +28,7 @@ class Translator:
         views: Views,
         model_title: Callable[[str], str],
         texts: Callable[[str], str],
+        agent_title: Callable[[str], str],
         began: Callable[[str], None],
         ended: Callable[[str, LastTurn], None],
     ) -> None:
@@ -37,6 +39,7 @@ class Translator:
         self._began = began
         self._ended = ended
         self._errors: dict[str, TurnError] = {}
+        self._work = AgentWork(agent_title)
 
     def __call__(self, event: e.Event) -> None:
         handler = _HANDLERS.get(type(event))
@@ -71,7 +74,8 @@ class Translator:
             synthetic=event.subtype in {"synthetic", "stop_hook"},
             created_at=event.created_at,
         )
-        self._emit(event.conversation, "user_message", message=self._views.message(message), queued_id=event.queued_id)
+        view = self._views.message(message, event.siblings)
+        self._emit(event.conversation, "user_message", message=view, queued_id=event.queued_id)
 
     def partial(self, event: e.PartialAssistantEvent) -> None:
         if event.kind != "tool_input":
@@ -92,7 +96,7 @@ class Translator:
             created_at=event.created_at,
             duration_ms=event.duration_ms,
         )
-        view = self._views.message(message)
+        view = self._views.message(message, event.siblings)
         view["calls"] = [
             {
                 "id": c.call_id,
@@ -129,6 +133,7 @@ class Translator:
         self._emit(event.conversation, "tool_progress", call_id=event.call_id, data=event.data)
 
     def tool_end(self, event: e.ToolCallEndEvent) -> None:
+        self._work.done(event.call_id)
         self._emit(
             event.conversation,
             "tool_done",
@@ -142,15 +147,13 @@ class Translator:
         )
 
     def subagent(self, event: e.SubagentEvent) -> None:
-        inner = event.event
-        step: dict[str, Any] | None = None
-        if isinstance(inner, e.ToolCallStartEvent):
-            step = {"step": inner.summary, "tool": inner.tool_name}
-        elif isinstance(inner, e.PartialAssistantEvent) and inner.kind == "text":
-            step = {"text": inner.text}
-        if step is not None:
-            data = {"agent": event.agent, "title": event.title, **step}
+        data = self._work.take(event)
+        if data is not None:
             self._emit(event.conversation, "tool_progress", call_id=event.parent_call, data=data)
+
+    def working(self, call: int) -> dict[str, Any] | None:
+        """What the agent that answers ``call`` has done so far, as its last ``tool_progress`` told it; None without one."""
+        return self._work.view(call)
 
     def compaction(self, event: e.CompactionEvent) -> None:
         self._emit(
@@ -177,6 +180,7 @@ class Translator:
         self._emit(event.conversation, "queue_changed", queue=self._views.queued(event.items))
 
     def result(self, event: e.ResultEvent) -> None:
+        self._work.over(event.conversation)
         error = self._errors.pop(event.conversation, None)
         if event.subtype in {"aborted", "interrupted"}:
             error = TurnError(event.subtype, self._texts("turn.stopped"), event.reason)

@@ -1,174 +1,27 @@
-"""``skald chat`` and ``skald run``: a client of the running server, over the same HTTP and WebSocket the browser uses."""
+"""``skald chat``, and ``skald run`` without ``--json``: a client of the running server."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
-import getpass
-import json
-import os
 import secrets
 import signal
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator
-from pathlib import Path
+from collections.abc import AsyncIterator
 from typing import Any
 
-import httpx
+from skald_core.cli.client import EXIT_USAGE, Client, CliError
+from skald_core.cli.run import Signals, check_choices, open_conversation, send, status_of
 
-from skald_core.errors import SkaldError
-
-__all__ = ("plugin_over_http", "run")
-
-DEFAULT_URL = "http://127.0.0.1:9000"
-
-
-class CliError(SkaldError):
-    """Told to the person as it is."""
+__all__ = ("once", "plugin_over_http", "run")
 
 
 def run(args: argparse.Namespace) -> int:
-    return asyncio.run(_chat(args) if args.command == "chat" else _once(args))
-
-
-def _session_file() -> Path:
-    base = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
-    return Path(base) / "skald" / "sessions.json"
-
-
-class Client:
-    """A signed-in connection. The session token is kept in a file only its owner can read."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url.rstrip("/")
-        self.http = httpx.AsyncClient(base_url=self.url, timeout=60.0, trust_env=False)
-
-    @classmethod
-    async def sign_in(cls, url: str | None, user: str | None) -> Client:
-        """Use the stored session, else ask. Raises CliError with what to do."""
-        client = cls(url or os.environ.get("SKALD_URL") or DEFAULT_URL)
-        stored = _load_sessions().get(client.url)
-        if stored and not user and "SKALD_PASSWORD" not in os.environ:
-            client.http.cookies.set("skald_session", stored)
-            if (await client._request("GET", "/api/auth/me")).status_code == 200:
-                return client
-            client.http.cookies.clear()
-        name = user or os.environ.get("SKALD_USER")
-        password = os.environ.get("SKALD_PASSWORD")
-        if name is None or password is None:
-            if not sys.stdin.isatty():
-                raise CliError(
-                    "sign in first: set SKALD_USER and SKALD_PASSWORD, or run 'skald chat' in a terminal once"
-                )
-            name = name or (await asyncio.to_thread(input, "User name: "))
-            password = password or await asyncio.to_thread(getpass.getpass, "Password: ")
-        await client.call("POST", "/api/auth/login", {"username": name, "password": password})
-        _save_session(client.url, client.http.cookies.get("skald_session") or "")
-        return client
-
-    async def _request(self, method: str, path: str, body: Any = None) -> httpx.Response:
-        try:
-            return await self.http.request(method, path, json=body)
-        except httpx.TransportError:
-            raise CliError(
-                f"no Skald answers at {self.url}; start it with 'skald serve' (or ./run.sh), or give --url"
-            ) from None
-
-    async def call(self, method: str, path: str, body: Any = None) -> Any:
-        """A JSON answer; raises CliError with the server's own sentence."""
-        answer = await self._request(method, path, body)
-        if answer.status_code >= 400:
-            try:
-                detail = answer.json()["detail"]
-            except (ValueError, KeyError):
-                detail = f"the server answered {answer.status_code}"
-            raise CliError(str(detail))
-        return answer.json() if answer.content else None
-
-    @contextlib.asynccontextmanager
-    async def events(self, conversation: str) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
-        """The live events of one conversation; it is subscribed, and its snapshot read, when the block begins.
-
-        Reconnects and resumes by itself; a later ``snapshot`` event means that some events could not be had again.
-        """
-        async with contextlib.aclosing(self._events(conversation)) as stream:
-            await anext(stream)
-            yield stream
-
-    async def _events(self, conversation: str) -> AsyncGenerator[dict[str, Any], None]:
-        from websockets.asyncio.client import connect
-        from websockets.exceptions import WebSocketException
-
-        url = "ws" + self.url.removeprefix("http") + "/api/ws"
-        cookie = f"skald_session={self.http.cookies.get('skald_session')}"
-        epoch: str | None = None
-        after: int | None = None
-        pause = 0.2
-        while True:
-            try:
-                async with connect(
-                    url, additional_headers={"Cookie": cookie}, max_size=None, max_queue=None, proxy=None
-                ) as socket:
-                    ask = {"type": "subscribe", "conversation": conversation, "epoch": epoch, "after": after}
-                    await socket.send(json.dumps(ask))
-                    async for text in socket:
-                        event = json.loads(text)
-                        pause = 0.2
-                        if event["type"] == "signed_out":
-                            raise CliError("you were signed out; run the command again")
-                        if event.get("conversation") != conversation:
-                            continue
-                        epoch = event.get("epoch", epoch)
-                        if event["type"] != "snapshot" and after is not None and event["seq"] <= after:
-                            continue
-                        after = event["seq"]
-                        yield event
-            except (OSError, WebSocketException):
-                pass
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, 5.0)
-
-    async def close(self) -> None:
-        await self.http.aclose()
-
-
-def _load_sessions() -> dict[str, str]:
-    try:
-        loaded = json.loads(_session_file().read_text())
-    except (OSError, ValueError):
-        return {}
-    return loaded if isinstance(loaded, dict) else {}
-
-
-def _save_session(url: str, token: str) -> None:
-    path = _session_file()
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    fresh = path.with_suffix(".new")
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as handle:
-        json.dump(_load_sessions() | {url: token}, handle)
-    fresh.replace(path)
+    return asyncio.run(_chat(args))
 
 
 async def _conversation(client: Client, args: argparse.Namespace) -> str:
-    model = None
-    if args.model:
-        rows = await client.call("GET", "/api/models")
-        found = [m for m in rows if args.model in (m["id"], m["title"], m["model"])]
-        if not found:
-            raise CliError(f"there is no model {args.model!r}; known: {', '.join(m['title'] for m in rows) or 'none'}")
-        model = found[0]["id"]
-    if args.conversation:
-        if model:
-            await client.call("PATCH", f"/api/conversations/{args.conversation}", {"model": model})
-        return str(args.conversation)
-    made = await client.call("POST", "/api/conversations", {"client_id": secrets.token_hex(12), "model": model})
-    return str(made["id"])
-
-
-async def _send(client: Client, conversation: str, text: str) -> None:
-    body = {"client_id": secrets.token_hex(12), "content": text}
-    await client.call("POST", f"/api/conversations/{conversation}/messages", body)
+    return await open_conversation(client, args, await check_choices(client, args))
 
 
 class _Printer:
@@ -244,7 +97,7 @@ async def _turn(
     client: Client, conversation: str, printer: _Printer, events: AsyncIterator[dict[str, Any]], text: str
 ) -> dict[str, Any]:
     """Send and follow one turn to its end; returns the last event."""
-    await _send(client, conversation, text)
+    await send(client, conversation, text, secrets.token_hex(12))
     async for event in events:
         if event["type"] == "snapshot":
             for request in event["requests"]:
@@ -258,19 +111,26 @@ async def _turn(
     raise CliError("the connection ended")
 
 
-async def _once(args: argparse.Namespace) -> int:
+async def once(args: argparse.Namespace, signals: Signals) -> int:
+    """Ask once and print the answer; the exit status is the line protocol's. A signal stops the run."""
     prompt = sys.stdin.read() if args.prompt == "-" else args.prompt
+    if not prompt.strip():
+        raise CliError("the prompt is empty", EXIT_USAGE)
     client = await Client.sign_in(args.url, args.user)
+    stops: set[asyncio.Task[Any]] = set()
     try:
         conversation = await _conversation(client, args)
+        path = f"/api/conversations/{conversation}"
+        signals.heard = lambda: stops.add(asyncio.ensure_future(client.call("POST", f"{path}/stop")))
         async with client.events(conversation) as events:
             end = await _turn(client, conversation, _Printer(client, conversation, inline=False), events, prompt)
-        page = await client.call("GET", f"/api/conversations/{conversation}/messages?limit=20")
+        page = await client.call("GET", f"{path}/messages?limit=20")
         answers = [m for m in page["items"] if m["role"] == "assistant" and m["content"].strip()]
         if answers and page["items"][-1]["role"] == "assistant":
             print(answers[-1]["content"].strip())
-        return 0 if end.get("outcome") == "success" else 1
+        return signals.status or status_of(str(end.get("outcome")), str((end.get("error") or {}).get("kind", "")))
     finally:
+        await asyncio.gather(*stops, return_exceptions=True)
         await client.close()
 
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from skald_core.cli import plugin_author
 from skald_core.errors import SkaldError, StartError
 from skald_core.version import VERSION
 
@@ -49,13 +50,42 @@ def _parser() -> argparse.ArgumentParser:
         client.add_argument("--url", help="the server (default: $SKALD_URL or http://127.0.0.1:9000)")
         client.add_argument("--user", help="user name (default: asked, or $SKALD_USER with $SKALD_PASSWORD)")
         client.add_argument("--model", help="use this model (id or title)")
+        client.add_argument("--conversation", metavar="ID", help="go on with this conversation")
         if name == "run":
-            client.add_argument("prompt", help="what to ask; '-' reads standard input")
-            client.add_argument("--conversation", metavar="ID", help="go on with this conversation")
-        else:
-            client.add_argument("--conversation", metavar="ID", help="go on with this conversation")
+            client.add_argument("prompt", nargs="?", help="what to ask; '-' reads standard input")
+            client.add_argument(
+                "--json",
+                action="store_true",
+                help="events on standard output, commands on standard input, one JSON a line",
+            )
+            client.add_argument(
+                "--interactive-permissions",
+                action="store_true",
+                help="with --json: let commands, or any other surface, answer what needs permission; else the answer is no",
+            )
 
-    plugin = commands.add_parser("plugin", help="list, enable and disable plugins")
+    sessions = commands.add_parser("sessions", help="list, show and delete conversations; one JSON a line")
+    acts = sessions.add_subparsers(dest="act", required=True, metavar="act")
+    for act, text in (
+        ("list", "conversations, newest first"),
+        ("show", "the stored messages of a conversation"),
+        ("delete", "delete conversations for good"),
+    ):
+        one = acts.add_parser(act, help=text)
+        one.add_argument("--url", help="the server (default: $SKALD_URL or http://127.0.0.1:9000)")
+        one.add_argument("--user", help="user name (default: asked, or $SKALD_USER with $SKALD_PASSWORD)")
+        if act == "list":
+            one.add_argument("--limit", type=int, default=20, help="how many (default: %(default)s)")
+        if act == "show":
+            one.add_argument("id")
+        if act == "delete":
+            one.add_argument("ids", nargs="+", metavar="id")
+            one.add_argument("--yes", action="store_true", help="do not ask")
+
+    commands.add_parser("version", help="print the version")
+    commands.add_parser("help", help="print this help")
+
+    plugin = commands.add_parser("plugin", help="list, enable and disable plugins; write your own")
     acts = plugin.add_subparsers(dest="act", required=True, metavar="act")
     listing = acts.add_parser("list", help="what is installed")
     data(listing)
@@ -66,6 +96,7 @@ def _parser() -> argparse.ArgumentParser:
         one.add_argument("id")
         one.add_argument("--url", help="the running server (default: $SKALD_URL or http://127.0.0.1:9000)")
         one.add_argument("--user", help="user name for the running server")
+    plugin_author.add_parsers(acts)
     user = commands.add_parser("user", help="list, add and help the people of this server")
     acts = user.add_subparsers(dest="act", required=True, metavar="act")
     for act, text in (
@@ -87,9 +118,19 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit status (0 fine, 1 it failed, 2 wrong use, 3 the server cannot start)."""
-    args = _parser().parse_args(argv)
+    """Run a command; returns the exit status (0 fine, 1 it failed, 2 wrong use, 3 the server cannot start).
+
+    ``run`` and ``sessions`` have more of them (docs/cli.md).
+    """
+    parser = _parser()
+    args = parser.parse_args(argv)
     try:
+        if args.command == "version":
+            print(f"skald {VERSION}")
+            return 0
+        if args.command == "help":
+            parser.print_help()
+            return 0
         if args.command == "serve":
             from skald_core.cli import serve
 
@@ -98,6 +139,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             from skald_core.cli import setup
 
             return setup.run(args)
+        if args.command == "plugin" and args.act in plugin_author.ACTS:
+            return plugin_author.run(args)
         if args.command == "plugin":
             from skald_core.cli import plugin
 
@@ -106,6 +149,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             from skald_core.cli import user
 
             return user.run(args)
+        if args.command == "run":
+            from skald_core.cli import run
+
+            return run.run(args)
+        if args.command == "sessions":
+            from skald_core.cli import sessions
+
+            return sessions.run(args)
         from skald_core.cli import chat
 
         return chat.run(args)
@@ -114,7 +165,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_START
     except SkaldError as error:
         print(f"skald: {error.detail}", file=sys.stderr)
-        return 1
+        return int(getattr(error, "exit_status", 1))
     except KeyboardInterrupt:
         return 130
 

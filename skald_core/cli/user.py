@@ -8,7 +8,7 @@ import getpass
 import os
 import sys
 
-from skald_core.cli.chat import Client, CliError
+from skald_core.cli.client import Client, CliError
 
 __all__ = ("run",)
 

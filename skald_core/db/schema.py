@@ -64,6 +64,42 @@ CREATE TABLE audit_log(
   detail TEXT NOT NULL DEFAULT '');
 """,
     ),
+    Migration(
+        2,
+        """
+ALTER TABLE plugins ADD COLUMN default_on INTEGER NOT NULL DEFAULT 1;
+CREATE TABLE plugin_config(
+  plugin_id TEXT PRIMARY KEY, version INTEGER NOT NULL, written_by TEXT NOT NULL DEFAULT '', config TEXT NOT NULL,
+  changed_at REAL NOT NULL) WITHOUT ROWID;
+INSERT INTO plugin_config(plugin_id, version, config, changed_at)
+  SELECT id, 1, config, changed_at FROM plugins WHERE config <> '{}';
+ALTER TABLE plugins DROP COLUMN config;
+CREATE TABLE plugin_config_secrets(
+  plugin_id TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY(plugin_id, name)) WITHOUT ROWID;
+CREATE TABLE plugin_config_aside(
+  id INTEGER PRIMARY KEY, plugin_id TEXT NOT NULL, at REAL NOT NULL, version INTEGER NOT NULL, reason TEXT NOT NULL,
+  config TEXT NOT NULL, settled INTEGER NOT NULL DEFAULT 0);
+CREATE INDEX plugin_config_aside_plugin ON plugin_config_aside(plugin_id);
+CREATE TABLE plugin_access(
+  plugin_id TEXT NOT NULL, user_id TEXT NOT NULL REFERENCES users(id) ON DELETE CASCADE, allowed INTEGER NOT NULL,
+  PRIMARY KEY(plugin_id, user_id)) WITHOUT ROWID;
+CREATE TABLE plugin_capabilities(capability TEXT PRIMARY KEY, plugin_id TEXT NOT NULL, first_seen REAL NOT NULL) WITHOUT ROWID;
+CREATE TABLE plugin_tables(
+  plugin_id TEXT NOT NULL, bucket TEXT NOT NULL, name TEXT NOT NULL, kind TEXT NOT NULL,
+  PRIMARY KEY(plugin_id, bucket, name)) WITHOUT ROWID;
+CREATE TABLE plugin_purges(plugin_id TEXT PRIMARY KEY, at REAL NOT NULL, tables TEXT NOT NULL) WITHOUT ROWID;
+""",
+    ),
+    Migration(
+        3,
+        """
+CREATE TABLE plugin_jobs(
+  id TEXT PRIMARY KEY, act TEXT NOT NULL, plugin TEXT NOT NULL, requirement TEXT NOT NULL, actor TEXT NOT NULL,
+  state TEXT NOT NULL, step TEXT NOT NULL, log TEXT NOT NULL, plan TEXT NOT NULL, error TEXT NOT NULL, command TEXT,
+  created_at REAL NOT NULL, ended_at REAL);
+CREATE INDEX plugin_jobs_recent ON plugin_jobs(created_at);
+""",
+    ),
 )
 
 OWNER: tuple[Migration, ...] = (
@@ -95,6 +131,20 @@ CREATE TABLE human_requests(
   answered_at REAL);
 CREATE INDEX human_requests_status ON human_requests(status, created_at);
 CREATE INDEX human_requests_call ON human_requests(conversation, call_id);
+""",
+    ),
+    Migration(
+        2,
+        """
+CREATE TABLE plugin_settings(
+  plugin_id TEXT PRIMARY KEY, version INTEGER NOT NULL, written_by TEXT NOT NULL DEFAULT '', config TEXT NOT NULL,
+  changed_at REAL NOT NULL) WITHOUT ROWID;
+CREATE TABLE plugin_settings_secrets(
+  plugin_id TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY(plugin_id, name)) WITHOUT ROWID;
+CREATE TABLE plugin_settings_aside(
+  id INTEGER PRIMARY KEY, plugin_id TEXT NOT NULL, at REAL NOT NULL, version INTEGER NOT NULL, reason TEXT NOT NULL,
+  config TEXT NOT NULL, settled INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE plugin_purged(plugin_id TEXT PRIMARY KEY, at REAL NOT NULL) WITHOUT ROWID;
 """,
     ),
 )

@@ -16,6 +16,7 @@ from skald_core.identity import crypto
 from skald_core.identity.crypto import KdfParams, KeyDeriver
 from skald_core.identity.models import User
 from skald_core.identity.passwords import check_password
+from skald_core.identity.roles import ADMIN
 from skald_core.identity.vault import Vault
 from skald_core.loop.database import Connection, Database
 
@@ -226,24 +227,80 @@ class Users:
 
         await self._write(update)
 
-    async def set_active(self, user_id: str, active: bool) -> None:
-        """Suspend or readmit an account; a suspended one is out on its next request and cannot sign in."""
+    async def change(
+        self, user_id: str, *, display_name: str | None = None, role: str | None = None, active: bool | None = None
+    ) -> User:
+        """Change what is given. A suspended account is out on its next request, for good: its sessions do not come back
+        with it.
+
+        Raises NotFound, BadInput ``bad_display_name``, and Conflict ``last_admin`` when no active administrator would be left.
+        """
         await self.get(user_id)
-        values = (int(active), time.time(), user_id)
-        await self._write(lambda c: c.execute("UPDATE users SET active=?, updated_at=? WHERE id=?", values))
+        sets: dict[str, object] = {}
+        if display_name is not None:
+            sets["display_name"] = _display_name(display_name)
+        if role is not None:
+            sets["role_id"] = role
+        if active is not None:
+            sets["active"] = int(active)
+
+        def update(c: Connection) -> None:
+            if not sets:
+                return
+            columns = ", ".join(f"{column}=?" for column in sets)
+            had = _active_admins(c)
+            c.execute(f"UPDATE users SET {columns}, updated_at=? WHERE id=?", (*sets.values(), time.time(), user_id))
+            if had and not _active_admins(c):
+                raise Conflict(
+                    "This is the last administrator who can sign in; make another one first.", code="last_admin"
+                )
+            if active is False:
+                c.execute("UPDATE users SET token_version=token_version+1 WHERE id=?", (user_id,))
+                c.execute("DELETE FROM login_sessions WHERE user_id=?", (user_id,))
+
+        await self._write(update)
+        return await self.get(user_id)
+
+    async def remove(self, user_id: str) -> None:
+        """Delete the account's row and, in every registry table that refers to it, what belongs to it: also in tables whose
+        plugin is not there any more."""
+
+        def delete(c: Connection) -> None:
+            tables = [str(row[0]) for row in c.execute("SELECT name FROM sqlite_master WHERE type='table'")]
+            for table in tables:
+                quoted = '"' + table.replace('"', '""') + '"'
+                for key in c.execute(f"PRAGMA foreign_key_list({quoted})").fetchall():
+                    # (id, seq, table, from, to, on_update, on_delete, match): what cascades goes by itself.
+                    if key[2] == "users" and key[6] in ("NO ACTION", "RESTRICT"):
+                        column = '"' + str(key[3]).replace('"', '""') + '"'
+                        c.execute(f"DELETE FROM {quoted} WHERE {column}=?", (user_id,))
+            c.execute("DELETE FROM users WHERE id=?", (user_id,))
+
+        await self._write(delete)
 
     async def update(self, user_id: str, **changes: str) -> User:
         """Change ``display_name`` or ``locale``."""
         unknown = set(changes) - _EDITABLE
         if unknown:
             raise BadInput(f"a profile has no field {sorted(unknown)[0]!r}")
-        if "display_name" in changes and not 1 <= len(changes["display_name"].strip()) <= 80:
-            raise BadInput("A display name has 1 to 80 characters.", code="bad_display_name")
+        if "display_name" in changes:
+            _display_name(changes["display_name"])
         sets = ", ".join(f"{k}=?" for k in changes)
         if sets:
             values = (*(v.strip() for v in changes.values()), time.time(), user_id)
             await self._write(lambda c: c.execute(f"UPDATE users SET {sets}, updated_at=? WHERE id=?", values))
         return await self.get(user_id)
+
+
+def _display_name(text: str) -> str:
+    name = text.strip()
+    if not 1 <= len(name) <= 80:
+        raise BadInput("A display name has 1 to 80 characters.", code="bad_display_name")
+    return name
+
+
+def _active_admins(c: Connection) -> int:
+    return int(c.execute("SELECT count(*) FROM users WHERE role_id=? AND active=1", (ADMIN,)).fetchone()[0])
 
 
 def _already_set_up() -> Conflict:

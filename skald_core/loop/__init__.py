@@ -273,14 +273,17 @@ if TYPE_CHECKING:
     from skald_core.loop.gate import (
         Verdict as Verdict,
     )
+    from skald_core.loop.hook_chain import (
+        Hook as Hook,
+    )
+    from skald_core.loop.hook_chain import (
+        HookChain as HookChain,
+    )
     from skald_core.loop.hooks import (
         AddContext as AddContext,
     )
     from skald_core.loop.hooks import (
         Block as Block,
-    )
-    from skald_core.loop.hooks import (
-        HookChain as HookChain,
     )
     from skald_core.loop.hooks import (
         Hooks as Hooks,
@@ -674,10 +677,10 @@ _HOME = {
         "Suspend",
         "Verdict",
     ),
+    "hook_chain": ("Hook", "HookChain"),
     "hooks": (
         "AddContext",
         "Block",
-        "HookChain",
         "Hooks",
         "MustAsk",
         "NoHooks",

@@ -10,7 +10,8 @@ from skald_core.loop.compaction import Compaction
 from skald_core.loop.errors import ConfigError
 from skald_core.loop.events import Event
 from skald_core.loop.gate import DenyAll, Gate
-from skald_core.loop.hooks import Hooks, NoHooks
+from skald_core.loop.hook_chain import Hook, HookChain
+from skald_core.loop.hooks import Hooks
 from skald_core.loop.memory_store import MemoryStore
 from skald_core.loop.profile import Limits, Profile, ProfileSource, SystemSource, ToolSource
 from skald_core.loop.provider import ModelSelector, Provider
@@ -39,6 +40,8 @@ class Agent:
         Instead of those: an async function from (conversation, agent id) to a :class:`Profile`. Sub-agents need it.
     gate
         Judges calls. Without one every call is refused.
+    hooks
+        An object with hooks, or a :class:`HookChain` of several.
     store
         Where conversations live; in memory when not given.
 
@@ -56,7 +59,7 @@ class Agent:
         scope: dict[type[Any], Any] | None = None,
         profiles: ProfileSource | None = None,
         gate: Gate | None = None,
-        hooks: Hooks | None = None,
+        hooks: Hooks | Hook | HookChain | None = None,
         store: Store | None = None,
         limits: Limits | None = None,
         compaction: Compaction | None = None,
@@ -85,7 +88,7 @@ class Agent:
             store=store if store is not None else MemoryStore(),
             selector=selector,
             gate=gate if gate is not None else DenyAll(),
-            hooks=hooks if hooks is not None else NoHooks(),
+            hooks=HookChain.of(hooks),
             profiles=profiles,
             limits=limits if limits is not None else Limits(),
             compaction=compaction if compaction is not None else Compaction(),

@@ -71,7 +71,7 @@ def estimate_tokens(messages: Sequence[Message]) -> int:
     """A rough count: four characters a token, as is usual for English text; other scripts need more."""
     count = 0
     for message in messages:
-        count += len(message.content) + len(message.reasoning) + 16
+        count += len(message.prompt) + len(message.reasoning) + 16
         for call in message.calls:
             count += len(call.name) + len(call.arguments) + len(call.result or "") + 16
     return count // 4
@@ -113,7 +113,7 @@ def _call_line(call: Call) -> str:
 def transcript(messages: Sequence[Message]) -> Iterator[str]:
     """One piece of text per message, cut where long, for a summary to be made of."""
     for message in messages:
-        lines = [f"{message.role.upper()}: {cut(message.content, 7500)}"] if message.content else []
+        lines = [f"{message.role.upper()}: {cut(message.prompt, 7500)}"] if message.prompt else []
         lines += [_call_line(call) for call in message.calls]
         if lines:
             yield "\n".join(lines)

@@ -31,6 +31,7 @@ from skald_core.loop.ops import (
     Op,
     OpenFrame,
     OpenRun,
+    RemoveMessages,
     ReorderQueue,
     ResolveCall,
     SaveCheckpoint,
@@ -348,6 +349,52 @@ async def a_checkpoint_covers_its_branch(store: Store) -> None:
     assert (q2, a2) == tuple(i.message.id for i in page.items[2:])
 
 
+async def removing_closes_the_gap(store: Store) -> None:
+    """Removed messages leave no trace but their client ids; what followed them follows what came before."""
+    frame = await _open(store)
+    q1, a1 = await _say(store, frame, "q1", "a1")
+    ask = AppendMessage(frame, "user", "q2", client_id="q2")
+    called, q2 = reversed(
+        await store.apply([ask, AppendMessage(frame, "assistant", "", calls=(NewCall("t", "{}"), NewCall("t", "{}")))])
+    )
+    child, said, *_ = await store.apply(
+        [
+            OpenFrame(A, "sub", frame, called.calls[0], 1),
+            AppendMessage(None, "agent", "inner", calls=(NewCall("t", "{}"),)),
+            ResolveCall(called.calls[0], "done", "r", "text"),
+        ]
+    )
+    q3, a3 = await _say(store, frame, "q3", "a3")
+    (other,) = await store.apply([AppendMessage(frame, "user", "other", parent=a1)])
+    assert other.siblings == (q2.id, other.id), "a new message names those that share its place"
+    (inside, outside) = await store.apply([SaveCheckpoint(frame, "sum", a3), SaveCheckpoint(frame, "old", a1)])
+    await store.apply([SetHead(frame, a3)])
+    (done,) = await store.apply([RemoveMessages(frame, (MessageId(q2.id), MessageId(called.id)))])
+    assert done.changed and done.id == a3
+    page = await store.history(A)
+    assert [i.message.content for i in page.items] == ["q1", "a1", "q3", "a3"]
+    assert page.items[2].siblings == (q3, MessageId(other.id)) and page.items[2].message.parent == a1
+    assert [m.content for m in await store.tree(frame)] == ["q1", "a1", "q3", "a3", "other"]
+    assert await store.call(called.calls[0]) is None and await store.message(MessageId(called.id)) is None
+    assert await store.frame(FrameId(child.id)) is None and await store.call(said.calls[0]) is None
+    assert await store.checkpoint(inside.id) is None and await store.checkpoint(outside.id) is not None
+    assert await store.open_calls(A) == ()
+    (again,) = await store.apply([AppendMessage(frame, "user", "q2", client_id="q2")])
+    assert again.existing and again.id == 0, "a resend does not bring it back"
+    loaded = await store.load(frame)
+    assert loaded is not None and [m.content for m in loaded.messages] == ["q3", "a3"] and loaded.checkpoint is not None
+    await store.apply([RemoveMessages(frame, (q3, a3))])
+    root = await store.root(A)
+    assert root is not None and root.head == a1
+    (fresh,) = await store.apply([AppendMessage(frame, "user", "fresh")])
+    assert fresh.parent == a1 and fresh.id > other.id and fresh.siblings == (other.id, fresh.id)
+    await _refused(store, RemoveMessages(frame, (q1, MessageId(q2.id))))
+    everything = tuple(m.id for m in await store.tree(frame))
+    await store.apply([RemoveMessages(frame, everything)])
+    (newest,) = await store.apply([AppendMessage(frame, "user", "first again")])
+    assert newest.id > max(everything) and newest.parent is None, "no id is given twice"
+
+
 async def the_queue_keeps_its_order(store: Store) -> None:
     frame = await _open(store)
     done = await store.apply([Enqueue(A, t, at=2) for t in "xyz"])
@@ -357,6 +404,10 @@ async def the_queue_keeps_its_order(store: Store) -> None:
     await store.apply([ReorderQueue(A, (z, 999, x)), EditQueued(y, "Y", "steer")])
     waiting = await store.queued(A)
     assert [q.content for q in waiting] == ["z", "x", "Y"] and waiting[2].kind == "steer"
+    await store.apply([EditQueued(y, metadata={"note": 1})])
+    assert (await store.queued(A))[2].metadata == {"note": 1} and (await store.queued(A))[2].content == "Y"
+    await store.apply([EditQueued(y, metadata={})])
+    assert (await store.queued(A))[2].metadata == {}
     await store.apply([DeleteQueued(x)])
     (moved,) = await store.apply([Dequeue(z, frame, context="note", at=6)])
     message = await store.message(MessageId(moved.id))
@@ -533,6 +584,7 @@ CHECKS: tuple[Check, ...] = (
     a_tree_comes_whole_and_goes_in_again,
     history_comes_in_pages,
     a_checkpoint_covers_its_branch,
+    removing_closes_the_gap,
     the_queue_keeps_its_order,
     held_input_stays_held_until_one_is_taken,
     a_message_may_go_behind_what_waits,

@@ -98,7 +98,10 @@ class RoundStartedEvent(msgspec.Struct, frozen=True, tag_field="type", tag="roun
 
 
 class UserEvent(msgspec.Struct, frozen=True, tag_field="type", tag="user"):
-    """A user message was stored. ``queued_id`` is the queued input it was, if it waited."""
+    """A user message was stored. ``queued_id`` is the queued input it was, if it waited.
+
+    ``siblings`` are the messages that share its place in the tree, itself included; empty when it is alone there.
+    """
 
     conversation: ConversationId
     frame: FrameId
@@ -111,6 +114,7 @@ class UserEvent(msgspec.Struct, frozen=True, tag_field="type", tag="user"):
     metadata: dict[str, Any] = {}
     queued_id: int | None = None
     created_at: int = 0
+    siblings: tuple[MessageId, ...] = ()
 
 
 class CallView(msgspec.Struct, frozen=True):
@@ -123,7 +127,7 @@ class CallView(msgspec.Struct, frozen=True):
 
 
 class AssistantEvent(msgspec.Struct, frozen=True, tag_field="type", tag="assistant"):
-    """An assistant message was stored. ``final`` is true for the one that ends the turn."""
+    """An assistant message was stored. ``final`` is true for the one that ends the turn; ``siblings`` as in UserEvent."""
 
     conversation: ConversationId
     frame: FrameId
@@ -140,6 +144,7 @@ class AssistantEvent(msgspec.Struct, frozen=True, tag_field="type", tag="assista
     parent: MessageId | None = None
     created_at: int = 0
     duration_ms: int = 0
+    siblings: tuple[MessageId, ...] = ()
 
 
 class PartialAssistantEvent(msgspec.Struct, frozen=True, tag_field="type", tag="partial_assistant"):

@@ -107,6 +107,8 @@ class FrameCache:
 
 def _chars(message: Message) -> int:
     size = 200 + len(message.content) + len(message.reasoning)
+    if message.metadata:
+        size += sum(len(text) for text in message.metadata.values() if isinstance(text, str))
     for call in message.calls:
         size += 200 + len(call.arguments) + len(call.result or "")
     return size

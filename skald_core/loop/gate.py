@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -9,7 +10,9 @@ import msgspec
 
 from skald_core.loop.tools import Tool, ToolContext
 
-__all__ = ("Allow", "AllowAll", "Ask", "Deny", "DenyAll", "Gate", "PendingCall", "Suspend", "Verdict")
+__all__ = ("Allow", "AllowAll", "Ask", "Deny", "DenyAll", "Gate", "PendingCall", "Suspend", "Verdict", "summary_of")
+
+log = logging.getLogger(__name__)
 
 
 class PendingCall(msgspec.Struct, frozen=True):
@@ -20,6 +23,20 @@ class PendingCall(msgspec.Struct, frozen=True):
     arguments: Any
     summary: str
     context: ToolContext
+
+    def rewritten(self, raw: dict[str, Any]) -> PendingCall:
+        """The same call with other arguments. Raises InvalidArguments, or what the tool's check raises."""
+        arguments = self.tool.validate(raw)
+        return PendingCall(self.tool, raw, arguments, summary_of(self.tool, arguments), self.context)
+
+
+def summary_of(tool: Tool, arguments: Any) -> str:
+    """The tool's own line about a call, or its name when that fails."""
+    try:
+        return tool.summarize(arguments)
+    except Exception:
+        log.exception("tool %r failed to summarize a call", tool.name)
+        return tool.name
 
 
 class Allow(msgspec.Struct, frozen=True):

@@ -1,7 +1,8 @@
 """Where a host may look at a turn and change its course.
 
-``before_tool`` fails closed: an exception or a timeout refuses the call. All others fail open: the turn goes on and a
-``hook_error`` event tells of it.
+``before_tool`` fails closed: an exception or a timeout refuses the call. All others fail open: the turn goes on. A
+``hook_error`` event tells of either. Several hook objects, and bounds for single ones:
+:class:`~skald_core.loop.hook_chain.HookChain`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from skald_core.loop.gate import Deny, PendingCall
+from skald_core.loop.gate import Allow, Deny, PendingCall
 from skald_core.loop.records import Message
 from skald_core.loop.tools import ToolOutput
 from skald_core.loop.types import Attachment, ConversationId, FrameId, StopReason
@@ -19,7 +20,6 @@ from skald_core.loop.types import Attachment, ConversationId, FrameId, StopReaso
 __all__ = (
     "AddContext",
     "Block",
-    "HookChain",
     "Hooks",
     "MustAsk",
     "NoHooks",
@@ -37,12 +37,15 @@ class Rewrite(msgspec.Struct, frozen=True):
 
 
 class MustAsk(msgspec.Struct, frozen=True):
-    """Ask a person even where the gate would allow. A gate's denial still wins."""
+    """Ask a person even where the gate would allow; with ``raw``, about these arguments. A gate's denial still wins."""
 
     reason: str
+    raw: dict[str, Any] | None = None
 
 
-ToolHookVerdict = None | Rewrite | Deny | MustAsk
+ToolHookVerdict = None | Rewrite | Allow | Deny | MustAsk
+"""``Allow`` spares the person a question the gate would ask. It does not outvote a gate's denial, nor another hook's
+``MustAsk``."""
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -78,7 +81,7 @@ class Stopping(msgspec.Struct, frozen=True):
 
 
 class Hooks(Protocol):
-    """All of them run in the turn's task and are awaited; ``user_prompt`` and ``stop`` not in sub-agents."""
+    """All of them are awaited, in order; ``user_prompt`` and ``stop`` are not for sub-agents, the others are."""
 
     async def before_tool(self, call: PendingCall) -> ToolHookVerdict: ...
 
@@ -116,50 +119,3 @@ class NoHooks:
         self, conversation: ConversationId, trigger: str, messages: Sequence[Message], tokens: int
     ) -> None:
         return None
-
-
-class HookChain:
-    """Several hook objects as one, in order.
-
-    Tools: a denial ends the chain, rewrites are seen by later hooks only through the loop's second pass, so the first
-    opinion wins. Prompts: the first block wins, contexts are joined. Stop: the first reason wins.
-    """
-
-    def __init__(self, *hooks: Hooks) -> None:
-        self._hooks = hooks
-
-    async def before_tool(self, call: PendingCall) -> ToolHookVerdict:
-        found: ToolHookVerdict = None
-        for hook in self._hooks:
-            verdict = await hook.before_tool(call)
-            if isinstance(verdict, Deny):
-                return verdict
-            found = found or verdict
-        return found
-
-    async def after_tool(self, call: PendingCall, output: ToolOutput, duration_ms: int) -> str | None:
-        added = [await hook.after_tool(call, output, duration_ms) for hook in self._hooks]
-        return "\n".join(text for text in added if text) or None
-
-    async def user_prompt(self, prompt: Prompt) -> Block | AddContext | None:
-        added: list[str] = []
-        for hook in self._hooks:
-            verdict = await hook.user_prompt(prompt)
-            if isinstance(verdict, Block):
-                return verdict
-            if verdict is not None:
-                added.append(verdict.text)
-        return AddContext("\n\n".join(added)) if added else None
-
-    async def stop(self, stopping: Stopping) -> str | None:
-        for hook in self._hooks:
-            reason = await hook.stop(stopping)
-            if reason:
-                return reason
-        return None
-
-    async def before_compaction(
-        self, conversation: ConversationId, trigger: str, messages: Sequence[Message], tokens: int
-    ) -> None:
-        for hook in self._hooks:
-            await hook.before_compaction(conversation, trigger, messages, tokens)

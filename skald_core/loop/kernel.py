@@ -53,7 +53,8 @@ from skald_core.loop.events import (
     UsageEvent,
     UserEvent,
 )
-from skald_core.loop.hooks import AddContext, Block, NoHooks, Prompt, Stopping
+from skald_core.loop.hook_chain import Report
+from skald_core.loop.hooks import AddContext, Block, Prompt, Stopping
 from skald_core.loop.ops import (
     AppendMessage,
     ClearDraft,
@@ -80,6 +81,7 @@ from skald_core.loop.text_calls import TextCallHold, parse_text_calls
 from skald_core.loop.tools import ToolContext, ToolRegistry
 from skald_core.loop.types import (
     CallId,
+    ConversationId,
     FrameId,
     MediaPart,
     MessageId,
@@ -212,7 +214,7 @@ class FrameRun:
                 continue
             for call in message.calls:
                 if not call.terminal and await self._services.store.child_frames(call.id):
-                    self._scheduler.approved.add(call.id)
+                    self._scheduler.approve(call.id)
             calls, suspended = await self._scheduler.execute(message.calls, registry)
             self._messages[index] = msgspec.structs.replace(message, calls=tuple(calls))
             self._projection.reset()
@@ -321,7 +323,7 @@ class FrameRun:
                 self._frame.conversation, self._frame.id, message.id, content, op.reasoning,
                 tuple(CallView(c.id, c.tool_use_id, c.name, c.arguments) for c in message.calls),
                 answer.stop_reason if answer.ended else "error", status, not calls, op.usage, handle.model, handle.id,
-                message.parent, at, duration_ms,
+                message.parent, at, duration_ms, stored.siblings,
             )
         )  # fmt: skip
         return message
@@ -582,20 +584,15 @@ class FrameRun:
     async def _stop_hook(self, answer: Answer) -> bool:
         """Whether a hook sends the turn on."""
         hooks = self._services.hooks
-        if not self._root or type(hooks) is NoHooks or self._continued >= self._limits.stop_continues:
+        if not self._root or not hooks or self._continued >= self._limits.stop_continues:
             return False
         if self._turn.interrupted:
             return False
         frame = self._frame
-        try:
-            async with asyncio.timeout(self._limits.hook_seconds):
-                reason = await hooks.stop(
-                    Stopping(frame.conversation, frame.id, answer.stop_reason, answer.text, self._continued)
-                )
-        except Exception as error:
-            log.exception("a stop hook failed")
-            self._emit(HookErrorEvent(frame.conversation, frame.id, "stop", f"{type(error).__name__}: {error}"))
-            return False
+        reason = await hooks.stop(
+            Stopping(frame.conversation, frame.id, answer.stop_reason, answer.text, self._continued),
+            seconds=self._limits.hook_seconds, report=reporter(frame.conversation, frame.id, self._emit),
+        )  # fmt: skip
         if not reason:
             return False
         self._continued += 1
@@ -653,14 +650,10 @@ class FrameRun:
                 handle = await self._services.selector.select(pin=settings.pin)
             except ConfigError as error:
                 log.warning("the model chosen for summaries cannot be used: %s", error)
-        if type(self._services.hooks) is not NoHooks:
-            try:
-                async with asyncio.timeout(self._limits.hook_seconds):
-                    await self._services.hooks.before_compaction(frame.conversation, trigger, messages, tokens)
-            except Exception as error:
-                log.exception("a before-compaction hook failed")
-                text = f"{type(error).__name__}: {error}"
-                self._emit(HookErrorEvent(frame.conversation, frame.id, "before_compaction", text))
+        await self._services.hooks.before_compaction(
+            frame.conversation, trigger, messages, tokens, seconds=self._limits.hook_seconds,
+            report=reporter(frame.conversation, frame.id, self._emit),
+        )  # fmt: skip
         phase = self._turn.phase
         if self._root:
             self._turn.phase = "compacting"
@@ -723,7 +716,7 @@ class FrameRun:
     async def _settle(self) -> None:
         """After a stop: every open call of this frame gets its result, its event, and its start if that never came."""
         at = self._services.clock()
-        text = f"Stopped: {self._token.reason}." if self._token.reason else CANCELLED
+        text = f"Cancelled: {self._token.reason}." if self._token.reason else CANCELLED
         ops: list[Op] = [SettleCalls(self._frame.id, "cancelled", text, "cancelled", False, at)]
         if self._root:
             # In one batch: a crash in between must not take up again what a person stopped.
@@ -825,10 +818,12 @@ class FrameRun:
         return self._rounds
 
 
-def user_event(frame: Frame, message: Message, subtype: Any, queued: int | None = None) -> UserEvent:
+def user_event(
+    frame: Frame, message: Message, subtype: Any, queued: int | None = None, siblings: tuple[MessageId, ...] = ()
+) -> UserEvent:
     return UserEvent(
         frame.conversation, frame.id, message.id, message.content, subtype, message.parent, message.client_id,
-        message.attachments, message.metadata, queued, message.created_at,
+        message.attachments, message.metadata, queued, message.created_at, siblings,
     )  # fmt: skip
 
 
@@ -854,15 +849,15 @@ async def ask_prompt_hook(
     services: Services, prompt: Prompt, limits: Limits, frame: FrameId, emit: Emit
 ) -> Block | AddContext | None:
     """What the prompt hooks say; a failing one is told of and counts as no opinion."""
-    if type(services.hooks) is NoHooks:
+    if not services.hooks:
         return None
-    try:
-        async with asyncio.timeout(limits.hook_seconds):
-            return await services.hooks.user_prompt(prompt)
-    except Exception as error:
-        log.exception("a user-prompt hook failed")
-        emit(HookErrorEvent(prompt.conversation, frame, "user_prompt", f"{type(error).__name__}: {error}"))
-        return None
+    report = reporter(prompt.conversation, frame, emit)
+    return await services.hooks.user_prompt(prompt, seconds=limits.hook_seconds, report=report)
+
+
+def reporter(conversation: ConversationId, frame: FrameId, emit: Emit) -> Report:
+    """Tells of failing hooks that no call is to blame for."""
+    return lambda name, text: emit(HookErrorEvent(conversation, frame, name, text))
 
 
 def refuse(told: asyncio.Future[Any] | None, error: Exception) -> None:

@@ -10,7 +10,7 @@ from sqlcipher3 import dbapi2 as sqlite
 
 from skald_core.loop.database import Connection, DatabaseError
 
-__all__ = ("Migration", "SchemaAhead", "migrate", "statements")
+__all__ = ("Migration", "SchemaAhead", "checksum", "migrate", "statements")
 
 Migration = str | Callable[[Connection], None]
 """SQL text of one or more statements, or a function that changes the schema through the connection it gets."""
@@ -39,7 +39,8 @@ def statements(script: str) -> Iterator[str]:
         yield pending.strip()
 
 
-def _checksum(migration: Migration) -> str:
+def checksum(migration: Migration) -> str:
+    """What the ledger keeps of a step's text."""
     text = migration if isinstance(migration, str) else f"{migration.__module__}.{migration.__qualname__}"
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -71,6 +72,6 @@ def migrate(connection: Connection, component: str, migrations: Sequence[Migrati
             migration(connection)
         connection.execute(
             "INSERT INTO schema_ledger(component, version, applied_at, checksum, written_by) VALUES (?, ?, ?, ?, ?)",
-            (component, version, int(time.time() * 1000), _checksum(migration), writer),
+            (component, version, int(time.time() * 1000), checksum(migration), writer),
         )
     return len(migrations) - applied

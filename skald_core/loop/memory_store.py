@@ -26,6 +26,7 @@ from skald_core.loop.ops import (
     Op,
     OpenFrame,
     OpenRun,
+    RemoveMessages,
     ReorderQueue,
     ResolveCall,
     SaveCheckpoint,
@@ -36,6 +37,7 @@ from skald_core.loop.ops import (
     UpdateMessage,
     imported,
     imported_result,
+    kept_before,
     message_from,
     queued_from,
     task_result,
@@ -199,7 +201,8 @@ class MemoryStore:
             use_ids.append(use_id)
         if ids:
             self._put(self._calls_of, message, ids)
-        return Stored(message, tuple(ids), tuple(use_ids), parent=parent)
+        siblings = tuple(replies) if len(replies) > 1 else ()
+        return Stored(message, tuple(ids), tuple(use_ids), parent=parent, siblings=siblings)
 
     def _update_message(self, op: UpdateMessage) -> Stored:
         found = self._messages.get(op.message)
@@ -307,6 +310,7 @@ class MemoryStore:
             found,
             content=op.content if op.content is not None else found.content,
             kind=op.kind if op.kind is not None else found.kind,
+            metadata=op.metadata if op.metadata is not None else found.metadata,
         )
         self._put(self._queue, op.queued, changed)
         return Stored(op.queued, queued=True)
@@ -366,6 +370,47 @@ class MemoryStore:
         head = new[op.head] if op.head is not None else None
         self._set_head(SetHead(frame, head))
         return Stored(head or 0)
+
+    def _remove_messages(self, op: RemoveMessages) -> Stored:
+        frame = self._need_frame(op.frame)
+        gone = set(op.messages)
+        for message in gone:
+            self._need_part(op.frame, message)
+        parents = {m.id: m.parent for m in self._messages.values() if m.frame == op.frame}
+        for made, point in list(self._checkpoints.items()):
+            if point.frame == op.frame and gone.intersection(self._path(point.covered_up_to)):
+                self._drop(self._checkpoints, made)
+        for message, parent in parents.items():
+            if message not in gone and parent in gone:
+                kept = _replace(self._messages[message], parent=kept_before(parent, parents, gone))
+                self._put(self._messages, message, kept)
+        head = kept_before(frame.head, parents, gone)
+        self._put(self._frames, frame.id, _replace(frame, head=head))
+        self._forget_messages(gone)
+        for key, known in list(self._sends.items()):
+            if known[0] in gone:
+                self._put(self._sends, key, (None, None))
+        replies: dict[tuple[FrameId, MessageId | None], list[MessageId]] = {}
+        for message in sorted(self._messages):
+            record = self._messages[message]
+            replies.setdefault((record.frame, record.parent), []).append(message)
+        before, self._replies = self._replies, replies
+        self._undo.append(lambda: setattr(self, "_replies", before))
+        return Stored(head or 0, changed=bool(gone))
+
+    def _forget_messages(self, gone: set[MessageId]) -> None:
+        """Drop messages, their calls, and the frames opened to answer those."""
+        for message in gone:
+            for call in self._calls_of.get(message, ()):
+                for child in [f.id for f in self._frames.values() if f.parent_call == call]:
+                    self._forget_messages({m.id for m in self._messages.values() if m.frame == child})
+                    for made in [made for made, point in self._checkpoints.items() if point.frame == child]:
+                        self._drop(self._checkpoints, made)
+                    self._drop(self._drafts, child)
+                    self._drop(self._frames, child)
+                self._drop(self._calls, call)
+            self._drop(self._calls_of, message)
+            self._drop(self._messages, message)
 
     def _load_frame(self, op: LoadFrame) -> Stored:
         frame = self._need_frame(op.frame).id
@@ -564,5 +609,6 @@ _APPLY: dict[type[Any], Callable[[MemoryStore, Any], Stored]] = {
     ClearDraft: MemoryStore._clear_draft,
     HoldQueue: MemoryStore._hold_queue,
     ImportMessages: MemoryStore._import_messages,
+    RemoveMessages: MemoryStore._remove_messages,
     LoadFrame: MemoryStore._load_frame,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -37,6 +38,7 @@ __all__ = (
     "Op",
     "OpenFrame",
     "OpenRun",
+    "RemoveMessages",
     "ReorderQueue",
     "ResolveCall",
     "SaveCheckpoint",
@@ -49,6 +51,7 @@ __all__ = (
     "UpdateMessage",
     "imported",
     "imported_result",
+    "kept_before",
     "message_from",
     "queued_from",
     "task_result",
@@ -205,6 +208,7 @@ class EditQueued(msgspec.Struct, frozen=True):
     queued: int
     content: str | None = None
     kind: QueueKind | None = None
+    metadata: dict[str, Any] | None = None
 
 
 class DeleteQueued(msgspec.Struct, frozen=True):
@@ -287,6 +291,17 @@ class ImportMessages(msgspec.Struct, frozen=True):
     checkpoints: tuple[Checkpoint, ...] = ()
 
 
+class RemoveMessages(msgspec.Struct, frozen=True):
+    """Remove messages of a frame for good, with their calls and the sub-frames that answered those.
+
+    What followed one of them follows what came before it; a head among them moves back the same way. Checkpoints that
+    cover one go, too, so no summary tells of it. Client ids stay known: a late resend does not bring a message back.
+    """
+
+    frame: FrameId
+    messages: tuple[MessageId, ...]
+
+
 Op = (
     OpenFrame
     | CloseFrame
@@ -309,6 +324,7 @@ Op = (
     | ClearDraft
     | HoldQueue
     | ImportMessages
+    | RemoveMessages
     | LoadFrame
 )
 
@@ -319,6 +335,7 @@ class Stored(msgspec.Struct, frozen=True):
     ``existing`` says a known client id or root frame was found instead; then ``queued`` tells whether ``id`` is a
     queued input (True) or a message (False), and ``id`` is 0 when that input was deleted since. ``calls`` are the ids
     of a message's calls in order, ``tool_use_ids`` theirs. ``changed`` says whether a call or message did change.
+    ``siblings`` are the ids that share a new message's place in the tree, itself included; empty when it is alone there.
     """
 
     id: int = 0
@@ -330,6 +347,7 @@ class Stored(msgspec.Struct, frozen=True):
     parent: MessageId | None = None
     settled: tuple[CallId, ...] = ()
     loaded: LoadedFrame | None = None
+    siblings: tuple[MessageId, ...] = ()
 
 
 TASK_COMPLETED = "task_completed"
@@ -361,6 +379,15 @@ def queued_from(conversation: ConversationId, op: AppendMessage) -> Enqueue:
     """The waiting input a message becomes that goes behind others."""
     kind: QueueKind = "synthetic" if op.synthetic else "user"
     return Enqueue(conversation, op.content, kind, op.client_id, op.attachments, op.metadata, op.at)
+
+
+def kept_before(
+    message: MessageId | None, parents: Mapping[MessageId, MessageId | None], gone: Collection[MessageId]
+) -> MessageId | None:
+    """``message`` itself, or the nearest one before it that is not ``gone``."""
+    while message is not None and message in gone:
+        message = parents[message]
+    return message
 
 
 def imported(message: Message, frame: FrameId, parent: MessageId | None) -> AppendMessage:

@@ -168,7 +168,7 @@ def _attachment_note(attachments: Sequence[Attachment]) -> str:
 
 
 def _user_parts(message: Message, options: ProjectionOptions, info: ModelInfo, media: Media) -> list[Part]:
-    text = message.content
+    text = message.prompt
     context = message.metadata.get("hook_context")
     if isinstance(context, str) and context:
         text = f"{text}\n\n<context>\n{context}\n</context>"

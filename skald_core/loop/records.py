@@ -82,8 +82,9 @@ class Call(msgspec.Struct, frozen=True):
 class Message(msgspec.Struct, frozen=True):
     """One message of a frame's tree. ``parent`` is the message before it on its branch, None for a first message.
 
-    ``metadata`` belongs to the host; ``replay`` is what the provider named in ``provider`` wants back with this message
-    and is sent to no other provider.
+    ``metadata`` belongs to the host, but for two keys that models read: ``prompt`` stands in for ``content``,
+    ``hook_context`` follows it. ``replay`` is what the provider named in ``provider`` wants back with this message and is
+    sent to no other provider.
     """
 
     id: MessageId
@@ -105,6 +106,12 @@ class Message(msgspec.Struct, frozen=True):
     created_at: int = 0
     duration_ms: int | None = None
     calls: tuple[Call, ...] = ()
+
+    @property
+    def prompt(self) -> str:
+        """What models read: ``content``, unless it stands for a longer text (an expanded slash command)."""
+        text = self.metadata.get("prompt") if self.metadata else None
+        return text if isinstance(text, str) else self.content
 
 
 class Frame(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ import msgspec
 
 from skald_core.loop.errors import AbortError, ConfigError, HookError, LoopError
 from skald_core.loop.events import ErrorEvent, Event, QueueChangedEvent, ResultEvent
-from skald_core.loop.hooks import Block, NoHooks, Prompt
+from skald_core.loop.hooks import Block, Prompt
 from skald_core.loop.kernel import FrameRun, ask_prompt_hook, delivered_events, refuse, user_event
 from skald_core.loop.ops import (
     AppendMessage,
@@ -296,7 +296,7 @@ class Runner:
                         active.poked = False
                         continue
                     opening = FromQueue(first)
-                elif isinstance(opening, Prompted) and opening.queue and type(self._services.hooks) is not NoHooks:
+                elif isinstance(opening, Prompted) and opening.queue and self._services.hooks:
                     opening = await self._behind_queue(conversation, opening, opened)
                 ended = await self._turn(conversation, active, opening, profile, run_id, pin, opened)
                 # After a stop or a failure what waits is held: it goes on with the next message or Session.run_queue.
@@ -459,7 +459,8 @@ class Runner:
         assert message is not None
         if message.role == "assistant":
             return loaded, tuple(delivered_events(loaded.frame, message))
-        return loaded, (user_event(loaded.frame, message, "synthetic" if message.synthetic else "prompt", queued),)
+        subtype = "synthetic" if message.synthetic else "prompt"
+        return loaded, (user_event(loaded.frame, message, subtype, queued, said.siblings),)
 
     async def _prompt_context(
         self,

@@ -14,7 +14,7 @@ from skald_core.loop.compaction import Compaction
 from skald_core.loop.database import Written
 from skald_core.loop.events import Event, PermissionView, ResultSubtype
 from skald_core.loop.gate import Gate
-from skald_core.loop.hooks import Hooks
+from skald_core.loop.hook_chain import HookChain
 from skald_core.loop.ops import Op, Stored
 from skald_core.loop.profile import Limits, ProfileSource
 from skald_core.loop.provider import ModelSelector
@@ -58,7 +58,7 @@ class Services:
         store: Store,
         selector: ModelSelector,
         gate: Gate,
-        hooks: Hooks,
+        hooks: HookChain,
         profiles: ProfileSource,
         limits: Limits,
         compaction: Compaction,

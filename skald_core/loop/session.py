@@ -18,13 +18,16 @@ from skald_core.loop.ops import (
     EditQueued,
     Enqueue,
     ImportMessages,
+    NewCall,
     Op,
     OpenFrame,
+    RemoveMessages,
     ReorderQueue,
     ResolveCall,
     SetHead,
     TaskDone,
     UpdateMessage,
+    kept_before,
 )
 from skald_core.loop.profile import Profile
 from skald_core.loop.records import HistoryPage, Message, QueuedInput, QueueKind
@@ -328,11 +331,13 @@ class Session:
     async def queue(self) -> tuple[QueuedInput, ...]:
         return await self._store.queued(self.conversation)
 
-    async def edit_queued(self, queued: int, content: str) -> None:
-        """Raises StoreError when it was sent or deleted meanwhile."""
+    async def edit_queued(self, queued: int, content: str, *, metadata: Mapping[str, Any] | None = None) -> None:
+        """Change what waits; ``metadata`` replaces the old when given. Raises StoreError when it was sent or deleted
+        meanwhile."""
         self._need_text(content, ())
         await self._need_queued(queued)
-        await self._store.apply([EditQueued(queued, content)])
+        more = None if metadata is None else dict(metadata)
+        await self._store.apply([EditQueued(queued, content, metadata=more)])
         await self._runner.queue_changed(self.conversation)
 
     async def delete_queued(self, queued: int) -> bool:
@@ -402,21 +407,21 @@ class Session:
         finally:
             free()
 
-    async def export(self) -> bytes:
-        """The whole history, every branch of it, as a JSON document for :meth:`import_`."""
+    async def export(self, *, title: str = "") -> bytes:
+        """The whole history, every branch of it, as a JSON document for :meth:`import_`; ``title`` is kept with it."""
         root = await self._store.root(self.conversation)
         if root is None:
-            return pack(Archive((), None))
-        return pack(
-            Archive(await self._store.tree(root.id), root.head, root.agent, await self._store.checkpoints(root.id))
-        )
+            return pack(Archive((), None, title=title))
+        messages, checkpoints = await self._store.tree(root.id), await self._store.checkpoints(root.id)
+        return pack(Archive(messages, root.head, root.agent, checkpoints, title=title))
 
-    async def import_(self, data: bytes) -> None:
+    async def import_(self, data: bytes | Archive) -> None:
         """Take over an exported history, all of it or nothing; only into a conversation without messages.
 
-        Raises ConfigError when there are messages already, while a turn runs, and for data that is no export.
+        Raises ConfigError when there are messages already and while a turn runs, ArchiveError for data that is no export.
+        Unpack a large one on a worker thread first.
         """
-        archive = unpack(data)
+        archive = data if isinstance(data, Archive) else unpack(data)
         free = self._runner.claim(self.conversation)
         try:
             root = await self._store.root(self.conversation)
@@ -428,6 +433,42 @@ class Session:
         finally:
             free()
 
+    async def remove(self, message: MessageId) -> tuple[Message, ...]:
+        """Delete the turn ``message`` belongs to for good: what the person said and every answer to it, on all branches.
+
+        Later turns stay and follow what came before; the person's other versions of the same message stay, too, and when
+        nothing would be shown after the gap, the newest of those is. Returns what was deleted. Raises ConfigError while a
+        turn runs and for a message of another conversation.
+        """
+        free = self._runner.claim(self.conversation)
+        try:
+            found = await self._need_message(message)
+            tree = await self._store.tree(found.frame)
+            gone = _turn_of(found.id, tree)
+            root = await self._store.root(self.conversation)
+            assert root is not None
+            ops: list[Op] = [RemoveMessages(found.frame, tuple(m.id for m in gone))]
+            if root.head in {m.id for m in gone}:
+                ops.append(SetHead(found.frame, _newest_without(root.head, gone, tree)))
+            await self._store.apply(ops)
+            return gone
+        finally:
+            free()
+
+    async def call_again(self, name: str, arguments: str, *, note: str) -> None:
+        """Put a call that was refused for want of an answer before the gate once more, and go on from its result.
+
+        ``note`` is what the model reads about it. The call is judged and asked about like any other. Returns once it is
+        stored. Raises ConfigError while a turn runs.
+        """
+        at = self._services.clock()
+        metadata = {"source": "call_again"}
+        ops = (
+            AppendMessage(None, "user", note, synthetic=True, metadata=metadata, at=at),
+            AppendMessage(None, "assistant", "", synthetic=True, metadata=metadata, calls=(NewCall(name, arguments),), at=at),
+        )  # fmt: skip
+        await asyncio.shield(self._runner.start(self.conversation, Resumed(ops), profile=self._profile))
+
     async def delete(self) -> None:
         """Stop what runs and remove the whole conversation."""
         await self.stop("the conversation was deleted")
@@ -436,6 +477,37 @@ class Session:
             await self._store.delete_conversation(self.conversation)
         finally:
             free()
+
+
+def _turn_of(message: MessageId, tree: Sequence[Message]) -> tuple[Message, ...]:
+    """What a person said and every answer to it. A request to continue belongs to the turn it continues."""
+    by_id = {m.id: m for m in tree}
+    first = by_id[message]
+    while not _begins_turn(first) and first.parent is not None:
+        first = by_id[first.parent]
+    turn = {first.id: first}
+    for candidate in tree:  # parents come before their replies
+        if candidate.parent in turn and not _begins_turn(candidate):
+            turn[candidate.id] = candidate
+    return tuple(turn.values())
+
+
+def _begins_turn(message: Message) -> bool:
+    return message.role == "user" and message.metadata.get("source") not in ("continue", "stop_hook", "call_again")
+
+
+def _newest_without(head: MessageId | None, gone: Sequence[Message], tree: Sequence[Message]) -> MessageId | None:
+    """Where ``head`` moves when ``gone`` is removed: back to what is left, then on to the newest reply there is."""
+    removed = {m.id for m in gone}
+    parents = {m.id: m.parent for m in tree}
+    at = kept_before(head, parents, removed)
+    replies: dict[MessageId | None, MessageId] = {}
+    for message in tree:
+        if message.id not in removed:
+            replies[kept_before(message.parent, parents, removed)] = message.id  # the newest comes last
+    while at in replies:
+        at = replies[at]
+    return at
 
 
 def _close_if_known(stream: RunStream, opened: asyncio.Future[Sent | None]) -> None:

@@ -11,7 +11,8 @@ Every page a commit changes is encrypted and authenticated anew (about 17 µs ea
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import functools
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ from skald_core.loop.ops import (
     Op,
     OpenFrame,
     OpenRun,
+    RemoveMessages,
     ReorderQueue,
     ResolveCall,
     SaveCheckpoint,
@@ -49,6 +51,7 @@ from skald_core.loop.ops import (
     UpdateMessage,
     imported,
     imported_result,
+    kept_before,
     message_from,
     queued_from,
     task_result,
@@ -116,7 +119,6 @@ _MESSAGE = (
     "id, frame, parent, role, status, synthetic, created_at, call_count, provider, model, usage, duration_ms, "
     "client_id, attachments, metadata, replay, reasoning_signature, reasoning, calls, content"
 )
-_INSERT_MESSAGE = f"INSERT INTO loop_messages({_MESSAGE[4:]}) VALUES ({','.join('?' * 19)})"
 _CALL = "id, state, finished_at, duration_ms, result_kind, media, extras, effective, result"
 _HEAD = "ifnull(head, (SELECT max(m.id) FROM loop_messages m WHERE m.frame = loop_frames.id))"
 _FRAME = f"id, conversation, agent, parent, parent_call, depth, active, {_HEAD}, title, meta, created_at"
@@ -124,6 +126,20 @@ _QUEUED = "id, conversation, position, kind, held, client_id, attachments, metad
 _CHECKPOINT = "id, frame, covered_up_to, created_at, tokens_before, model, summary"
 
 _json = msgspec.json.encode
+_ON_RESOLVED = (
+    " ON CONFLICT(id) DO UPDATE SET state = excluded.state, result = excluded.result, result_kind = excluded.result_kind,"
+    " media = excluded.media, extras = ifnull(excluded.extras, extras), duration_ms = excluded.duration_ms,"
+    " finished_at = excluded.finished_at WHERE state IN ('running', 'awaiting')"
+)
+_RESOLVE = (
+    "INSERT INTO loop_calls(id, state, result, result_kind, duration_ms, finished_at) VALUES (?,?,?,?,?,?)"
+    + _ON_RESOLVED
+)
+_RESOLVE_WITH_MORE = (
+    "INSERT INTO loop_calls(id, state, result, result_kind, duration_ms, finished_at, media, extras)"
+    " VALUES (?,?,?,?,?,?,?,?)" + _ON_RESOLVED
+)
+
 _attachments = msgspec.json.Decoder(tuple[Attachment, ...]).decode
 _usage = msgspec.json.Decoder(Usage).decode
 _object = msgspec.json.Decoder(dict[str, Any]).decode
@@ -148,6 +164,16 @@ def _inserted(cursor: Cursor) -> int:
     row: int | None = cursor.lastrowid
     assert row is not None
     return row
+
+
+@functools.cache
+def _insert_message(optional: tuple[str, ...]) -> str:
+    """The insertion of a message that has these columns beside the common ones.
+
+    Columns without a value are left out: binding a NULL costs the driver about a microsecond, and a message has many.
+    """
+    columns = ("frame", "role", "status", "synthetic", "created_at", "call_count", "content", *optional)
+    return f"INSERT INTO loop_messages({', '.join(columns)}) VALUES ({','.join('?' * len(columns))})"
 
 
 def _dump(value: object) -> str | None:
@@ -305,26 +331,49 @@ class _Batch:
             self.cache.drop(frame)
         if len(op.calls) > CALLS_A_MESSAGE:
             raise StoreError(f"one message may have {CALLS_A_MESSAGE} calls, not {len(op.calls)}")
-        written = _dump([(clean(call.tool_use_id), clean(call.name), clean(call.arguments)) for call in op.calls])
+        optional = {
+            "parent": parent,
+            "provider": op.provider,
+            "model": op.model,
+            "usage": _json(op.usage).decode() if op.usage is not None else None,
+            "duration_ms": op.duration_ms,
+            "client_id": op.client_id,
+            "attachments": _dump(op.attachments),
+            "metadata": _dump(op.metadata),
+            "replay": _dump(op.replay),
+            "reasoning_signature": op.reasoning_signature,
+            "reasoning": clean(op.reasoning),
+            "calls": _dump([(clean(call.tool_use_id), clean(call.name), clean(call.arguments)) for call in op.calls]),
+        }
+        given = {name: value for name, value in optional.items() if value is not None and value != ""}
         done = self.c.execute(
-            _INSERT_MESSAGE,
+            _insert_message(tuple(given)),
             (
-                frame, parent, op.role, op.status, op.synthetic, op.at, len(op.calls), op.provider or None,
-                op.model or None, _dump(op.usage) if op.usage is not None else None, op.duration_ms,
-                op.client_id or None, _dump(op.attachments), _dump(op.metadata), _dump(op.replay),
-                op.reasoning_signature or None, clean(op.reasoning) or None, written, clean(op.content),
+                frame, op.role, op.status, int(op.synthetic), op.at, len(op.calls), clean(op.content),
+                *given.values(),
             ),
         )  # fmt: skip
         message = MessageId(_inserted(done))
+        # A frame's newest message has no replies yet, so only a chosen place can be shared.
+        siblings = self.replies(frame, parent) if tail.chosen or parent != tail.head else ()
         if tail.chosen:
             self.c.execute("UPDATE loop_frames SET head = NULL WHERE id = ?", (frame,))
         self.cache.tails[frame] = Tail(conversation, message, chosen=False)
         if op.client_id:
             self.c.execute("INSERT INTO loop_sends VALUES (?, ?, ?, NULL)", (conversation, op.client_id, message))
         if not op.calls:
-            return Stored(message, parent=parent)
+            return Stored(message, parent=parent, siblings=siblings)
         self.cache.call_counts[message] = len(op.calls)
-        return self._written(message, op.calls, parent, self.runs_now(conversation))
+        written_calls = self._written(message, op.calls, parent, self.runs_now(conversation))
+        return msgspec.structs.replace(written_calls, siblings=siblings) if siblings else written_calls
+
+    def replies(self, frame: FrameId, parent: MessageId | None) -> tuple[MessageId, ...]:
+        """The messages after ``parent``, oldest first, when there are several."""
+        rows = self.c.execute(
+            "SELECT id FROM loop_messages WHERE frame = ? AND id > ? AND parent IS ? ORDER BY id",
+            (frame, parent or 0, parent),
+        ).fetchall()
+        return tuple(MessageId(row[0]) for row in rows) if len(rows) > 1 else ()
 
     def tail_of(self, frame: FrameId) -> Tail:
         """Where the next message of a frame goes."""
@@ -349,14 +398,16 @@ class _Batch:
     def _written(self, message: MessageId, calls: Sequence[NewCall], parent: MessageId | None, vouched: bool) -> Stored:
         """The ids of a new message's calls; ``vouched`` says that an open run knows of them."""
         first = message * CALLS_A_MESSAGE
-        use_ids = tuple(clean(call.tool_use_id) or f"call_{first + index}" for index, call in enumerate(calls))
-        if not all(call.tool_use_id for call in calls):
+        use_ids = [clean(call.tool_use_id) for call in calls]
+        if not all(use_ids):
+            use_ids = [use_id or f"call_{first + index}" for index, use_id in enumerate(use_ids)]
             named = [(i, clean(call.name), clean(call.arguments)) for i, call in zip(use_ids, calls, strict=True)]
             self.c.execute("UPDATE loop_messages SET calls = ? WHERE id = ?", (_dump(named), message))
         for index, call in enumerate(calls):
             if call.state != "running" or not vouched:
                 self.c.execute("INSERT INTO loop_calls(id, state) VALUES (?, ?)", (first + index, call.state))
-        return Stored(message, tuple(CallId(first + index) for index in range(len(calls))), use_ids, parent=parent)
+        ids = tuple([CallId(first + index) for index in range(len(calls))])
+        return Stored(message, ids, tuple(use_ids), parent=parent)
 
     def update_message(self, op: UpdateMessage) -> Stored:
         row = self.c.execute("SELECT metadata, frame FROM loop_messages WHERE id = ?", (op.message,)).fetchone()
@@ -383,14 +434,11 @@ class _Batch:
         if not self._need_call(op.call):
             raise StoreError(f"call {op.call!r} does not exist; it may have been deleted")
         extras = self._merged(op.call, op.extras) if op.extras else None
-        done = self.c.execute(
-            "INSERT INTO loop_calls(id, state, result, result_kind, media, extras, duration_ms, finished_at)"
-            " VALUES (?,?,?,?,?,?,?,?) ON CONFLICT(id) DO UPDATE SET state = excluded.state, result = excluded.result,"
-            " result_kind = excluded.result_kind, media = excluded.media, extras = ifnull(excluded.extras, extras),"
-            " duration_ms = excluded.duration_ms, finished_at = excluded.finished_at"
-            " WHERE state IN ('running', 'awaiting')",
-            (op.call, op.state, clean(op.result), op.result_kind, _dump(op.media), extras, op.duration_ms, op.at),
-        )
+        values = (op.call, op.state, clean(op.result), op.result_kind, op.duration_ms, op.at)
+        if extras is None and not op.media:
+            done = self.c.execute(_RESOLVE, values)
+        else:
+            done = self.c.execute(_RESOLVE_WITH_MORE, (*values, _dump(op.media), extras))
         return Stored(op.call, changed=done.rowcount > 0)
 
     def _merged(self, call: CallId, extras: dict[str, Any]) -> str | None:
@@ -481,6 +529,8 @@ class _Batch:
             "UPDATE loop_queue SET content = ifnull(?, content), kind = ifnull(?, kind) WHERE id = ?",
             (clean(op.content) if op.content is not None else None, op.kind, op.queued),
         )
+        if op.metadata is not None:
+            self.c.execute("UPDATE loop_queue SET metadata = ? WHERE id = ?", (_dump(op.metadata), op.queued))
         return Stored(op.queued, queued=True)
 
     def delete_queued(self, op: DeleteQueued) -> Stored:
@@ -555,6 +605,34 @@ class _Batch:
         self.set_head(SetHead(frame, head))
         return Stored(head or 0)
 
+    def remove_messages(self, op: RemoveMessages) -> Stored:
+        gone = set(op.messages)
+        for message in gone:
+            self.need_part(op.frame, message)
+        head = self.tail_of(op.frame).head
+        parents: dict[MessageId, MessageId | None] = dict(
+            self.c.execute("SELECT id, parent FROM loop_messages WHERE frame = ?", (op.frame,))
+        )
+        sql = "SELECT id, covered_up_to FROM loop_checkpoints WHERE frame = ?"
+        for point, covered in self.c.execute(sql, (op.frame,)).fetchall():
+            if any(message in gone for message in _upwards(covered, parents)):
+                self.c.execute("DELETE FROM loop_checkpoints WHERE id = ?", (point,))
+        for message, parent in parents.items():
+            if parent in gone and message not in gone:
+                kept = kept_before(parent, parents, gone)
+                self.c.execute("UPDATE loop_messages SET parent = ? WHERE id = ?", (kept, message))
+        kept_head = kept_before(head, parents, gone)
+        self.c.execute("UPDATE loop_frames SET head = ? WHERE id = ?", (kept_head or _FIRST, op.frame))
+        for message in gone:
+            first = message * CALLS_A_MESSAGE
+            inner = "SELECT id FROM loop_frames WHERE parent_call BETWEEN ? AND ?"
+            for (child,) in self.c.execute(inner, (first, first + CALLS_A_MESSAGE - 1)).fetchall():
+                _delete_subtree(self.c, child)
+            _delete_messages(self.c, "m.id = ?", message)
+            self.c.execute("UPDATE loop_sends SET message = NULL, queued = NULL WHERE message = ?", (message,))
+        self.cache.clear()
+        return Stored(kept_head or 0, changed=bool(gone))
+
     def load_frame(self, op: LoadFrame) -> Stored:
         frame = self.frame_or_opened(op.frame)
         loaded = _load(self.c, frame, self.cache.get(frame))
@@ -596,6 +674,7 @@ _APPLY: dict[type[Any], Callable[[_Batch, Any], Stored]] = {
     ClearDraft: _Batch.clear_draft,
     HoldQueue: _Batch.hold_queue,
     ImportMessages: _Batch.import_messages,
+    RemoveMessages: _Batch.remove_messages,
     LoadFrame: _Batch.load_frame,
 }
 
@@ -719,20 +798,44 @@ def _history(c: Connection, frame: FrameId, head: int | None, before: int | None
     return HistoryPage(items, items[0].message.id if more and items else None, checkpoints)
 
 
+def _upwards(message: MessageId | None, parents: Mapping[MessageId, MessageId | None]) -> Iterator[MessageId]:
+    """``message`` and what came before it on its branch."""
+    while message is not None:
+        yield message
+        message = parents.get(message)
+
+
+def _delete_messages(c: Connection, which: str, value: int) -> None:
+    """Delete messages and their calls; ``which`` is a condition on ``loop_messages m``."""
+    c.execute(
+        f"DELETE FROM loop_calls WHERE id IN (SELECT k.id FROM loop_messages m JOIN loop_calls k"
+        f" ON k.id {_OF_M} WHERE {which} AND m.call_count > 0)",
+        (value,),
+    )
+    # Ids are one more than the newest, so the newest stays as an emptied row: no id is given twice.
+    newest = c.execute("SELECT max(id) FROM loop_messages").fetchone()[0]
+    c.execute(f"UPDATE loop_messages AS m SET {_TOMBSTONE} WHERE {which} AND m.id = ?", (value, newest))
+    c.execute(f"DELETE FROM loop_messages AS m WHERE {which} AND m.frame > 0", (value,))
+
+
+def _delete_subtree(c: Connection, frame: FrameId) -> None:
+    """Delete a frame and those below it."""
+    for (child,) in c.execute("SELECT id FROM loop_frames WHERE parent = ?", (frame,)).fetchall():
+        _delete_subtree(c, child)
+    _empty_frame(c, frame)
+    c.execute("DELETE FROM loop_frames WHERE id = ?", (frame,))
+
+
+def _empty_frame(c: Connection, frame: FrameId) -> None:
+    _delete_messages(c, "m.frame = ?", frame)
+    for table in ("loop_drafts", "loop_checkpoints"):
+        c.execute(f"DELETE FROM {table} WHERE frame = ?", (frame,))
+
+
 def _delete(c: Connection, conversation: ConversationId, cache: FrameCache) -> None:
     cache.clear()
-    newest = c.execute("SELECT max(id) FROM loop_messages").fetchone()[0]
     for (frame,) in c.execute("SELECT id FROM loop_frames WHERE conversation = ?", (conversation,)).fetchall():
-        c.execute(
-            f"DELETE FROM loop_calls WHERE id IN (SELECT k.id FROM loop_messages m JOIN loop_calls k"
-            f" ON k.id {_OF_M} WHERE m.frame = ? AND m.call_count > 0)",
-            (frame,),
-        )
-        # Ids are one more than the newest, so the newest stays as an emptied row: no id is given twice.
-        c.execute(f"UPDATE loop_messages SET {_TOMBSTONE} WHERE id = ? AND frame = ?", (newest, frame))
-        c.execute("DELETE FROM loop_messages WHERE frame = ?", (frame,))
-        for table in ("loop_drafts", "loop_checkpoints"):
-            c.execute(f"DELETE FROM {table} WHERE frame = ?", (frame,))
+        _empty_frame(c, frame)
     for table in ("loop_frames", "loop_queue", "loop_sends", "loop_runs"):
         c.execute(f"DELETE FROM {table} WHERE conversation = ?", (conversation,))
 
@@ -851,6 +954,21 @@ class SqliteStore:
         def read(c: Connection) -> tuple[Frame, ...]:
             sql = f"SELECT {_FRAME} FROM loop_frames WHERE parent_call = ? ORDER BY id"
             return tuple(map(_frame, c.execute(sql, (call,))))
+
+        return await self.db.read(read)
+
+    async def message_counts(self, conversations: Sequence[ConversationId]) -> dict[ConversationId, int]:
+        """How many messages the visible branch of each has; for lists, so not part of what every store must know."""
+
+        def read(c: Connection) -> dict[ConversationId, int]:
+            counts: dict[ConversationId, int] = {}
+            for conversation in conversations:
+                sql = f"SELECT {_HEAD} FROM loop_frames WHERE conversation = ? AND depth = 0 LIMIT 1"
+                row = c.execute(sql, (conversation,)).fetchone()
+                if row is not None and row[0]:
+                    found = c.execute(_PATH + ") SELECT count(*) FROM path", {"head": row[0]}).fetchone()
+                    counts[conversation] = int(found[0])
+            return counts
 
         return await self.db.read(read)
 

@@ -15,6 +15,8 @@ from skald_core.files.userfs import UserFs
 from skald_core.identity.models import User
 from skald_core.loop.database import Connection, Database
 from skald_core.loop.types import ModelInfo
+from skald_core.plugins.agents import read_agents
+from skald_core.plugins.contributions import AgentSpec
 
 if TYPE_CHECKING:
     import httpx  # imported on first use: it is a fifth of the start-up time
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 __all__ = ("Host", "KeyValue", "ModelRows", "PluginContext", "Tables")
 
 T = TypeVar("T")
+
+TASK_END_SECONDS = 10.0
+"""How long a cancelled task may take to end while its plugin is being disabled."""
 
 
 class ModelRows(Protocol):
@@ -48,12 +53,21 @@ class Host(Protocol):
     def owner_db(self, user_id: str) -> Database: ...
     def files_for(self, user: User) -> UserFs: ...
     def lookup_service(self, protocol: type[Any], user_id: str | None) -> Any | None: ...
+    def allows(self, user: User, capability: str) -> bool: ...
+    async def user_settings(self, plugin_id: str, user_id: str) -> Any: ...
     def translate(self, key: str, locale: str, values: dict[str, object]) -> str: ...
     def http_client(self, *, allow_private: bool) -> httpx.AsyncClient: ...
-    def publish(self, user_id: str | None, event: dict[str, Any]) -> None: ...
+    def publish(self, plugin_id: str, user_id: str | None, event: dict[str, Any]) -> None: ...
     def spawn(self, owner: str, coro: Coroutine[Any, Any, None]) -> asyncio.Task[None]: ...
+    def prompt_changed(self, plugin_id: str, user_id: str) -> None: ...
+    def mounts_changed(self, plugin_id: str, user_id: str) -> asyncio.Task[None]: ...
+    async def say(self, plugin_id: str, user: User, text: str, conversation: str | None, key: str) -> str: ...
     def now(self) -> float: ...
     def new_id(self) -> str: ...
+
+
+class NoConfig(msgspec.Struct, frozen=True):
+    """The settings of a plugin without settings."""
 
 
 class KeyValue:
@@ -106,7 +120,8 @@ class PluginContext:
     id, version, log, package_dir, data_dir
         Who the plugin is and where its code and its own files are. ``data_dir`` is created on first use.
     config
-        An instance of the struct ``skald_config`` named; a plain empty struct otherwise.
+        An instance of the struct ``skald_config`` named; a plain empty struct otherwise. Saving settings restarts the plugin
+        with a new context.
     """
 
     def __init__(self, host: Host, plugin_id: str, version: str, package_dir: Path) -> None:
@@ -115,9 +130,11 @@ class PluginContext:
         self.version = version
         self.package_dir = package_dir
         self.log = logging.getLogger(f"skald.plugin.{plugin_id}")
-        self.config: Any = msgspec.defstruct("NoConfig", [])()
+        self.config: Any = NoConfig()
         self.kv = KeyValue(host.system_db, plugin_id)
         self._disposers: list[Callable[[], Awaitable[None] | None]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._spawned = False
 
     # storage ------------------------------------------------------------------------------------------------------
 
@@ -140,11 +157,45 @@ class PluginContext:
 
     def owner_tables(self, user: User | str) -> Tables:
         """That user's database. Raises LookupError while the user is locked (not signed in since the start)."""
-        return Tables(self._host.owner_db(user if isinstance(user, str) else user.id))
+        return Tables(self._host.owner_db(_id(user)))
 
     def files(self, user: User) -> UserFs:
         """The user's files as their agent sees them."""
         return self._host.files_for(user)
+
+    # people ---------------------------------------------------------------------------------------------------------
+
+    async def user_config(self, user: User | str) -> Any:
+        """That user's own settings: an instance of the struct ``skald_user_config`` named.
+
+        Raises LookupError while the user is locked (not signed in since the start), or when the plugin has no such settings.
+        """
+        return await self._host.user_settings(self.id, _id(user))
+
+    def allows(self, user: User, capability: str) -> bool:
+        """Whether the user's role holds ``capability``."""
+        return self._host.allows(user, capability)
+
+    @staticmethod
+    def caller(request: Any) -> User:
+        """Who made a request to one of the plugin's routes: the kernel's guard proved it before the handler ran.
+
+        Raises LookupError for a request that came no such way."""
+        user = request.scope.get("skald_user")
+        if not isinstance(user, User):
+            raise LookupError("this request has no signed-in user; is the handler one of skald_routes?")
+        return user
+
+    async def say(self, user: User, text: str, conversation: str | None = None, *, key: str = "") -> str:
+        """Write ``text`` into a conversation of ``user`` as their own message, which starts a turn or waits for the running one.
+
+        Returns the conversation's id: ``conversation``, or a new one when that is None or does not exist any more. Messages
+        of one ``key`` are stored once, so what is delivered twice is asked once. The answer comes with
+        ``skald_turn_finished``. Tool calls are judged as ever; questions wait in the user's inbox.
+
+        Raises LookupError while the user's data is locked or they may not use the plugin, and ToolError with a sentence for
+        a text that is empty or too long."""
+        return await self._host.say(self.id, user, text, conversation, key)
 
     # kernel services ----------------------------------------------------------------------------------------------
 
@@ -168,7 +219,7 @@ class PluginContext:
     def publish(self, event: str, data: dict[str, Any], user: User | str | None = None) -> None:
         """Send ``plugin.<id>.<event>`` to one user's browsers, or to everyone's who may use the plugin."""
         user_id = user.id if isinstance(user, User) else user
-        self._host.publish(user_id, {"type": f"plugin.{self.id}.{event}", **data})
+        self._host.publish(self.id, user_id, {"type": f"plugin.{self.id}.{event}", **data})
 
     def now(self) -> float:
         """Seconds since the epoch; tests replace the clock."""
@@ -181,20 +232,52 @@ class PluginContext:
     def spawn(self, coro: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run a background task that is cancelled when the plugin is disabled; its failure is logged and shown."""
         task = self._host.spawn(f"plugin:{self.id}", coro)
-
-        def stop() -> None:
-            task.cancel()
-
-        self.on_dispose(stop)
+        if not self._spawned:
+            self._spawned = True
+            self.on_dispose(self._stop_tasks)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         return task
+
+    async def _stop_tasks(self) -> None:
+        tasks = self._tasks - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=TASK_END_SECONDS)
 
     def on_dispose(self, undo: Callable[[], Awaitable[None] | None]) -> None:
         """Have ``undo`` called when the plugin is disabled, last registered first."""
         self._disposers.append(undo)
 
+    def prompt_changed(self, user: User | str) -> None:
+        """Have the user's next turns ask ``skald_prompt_blocks`` for *prefix* blocks again. Costs them the provider's cache
+        once, so not for every small change."""
+        self._host.prompt_changed(self.id, _id(user))
+
+    def mounts_changed(self, user: User | str) -> asyncio.Task[None]:
+        """Have ``skald_mounts`` asked again for the user. Await the task where the change must hold before you go on, as
+        for a folder that was taken away; without a user whose data is open it ends at once."""
+        return self._host.mounts_changed(self.id, _id(user))
+
+    def load_agents(self, folder: str = "agents") -> list[AgentSpec]:
+        """Read ``<package>/agents/<id>/`` folders with ``meta.json``, ``AGENT.md`` and, for models with little context,
+        ``AGENT.short.md``. Raises ValueError naming the first that cannot be used."""
+        return read_agents(self.package_dir / folder)
+
+    # files of the package -----------------------------------------------------------------------------------------
+
     def load_i18n(self, folder: str = "i18n") -> dict[str, dict[str, str]]:
-        """Read ``<package>/i18n/<locale>.json`` files, each a flat object of key to text."""
+        """Read ``<package>/i18n/<locale>.json`` files, each a flat object of key to text. Raises ValueError naming the file
+        that is something else."""
         found: dict[str, dict[str, str]] = {}
         for path in sorted((self.package_dir / folder).glob("*.json")):
-            found[path.stem] = msgspec.json.decode(path.read_bytes(), type=dict[str, str])
+            try:
+                found[path.stem] = msgspec.json.decode(path.read_bytes(), type=dict[str, str])
+            except msgspec.MsgspecError as error:
+                raise ValueError(f"{folder}/{path.name} must be one flat JSON object of texts: {error}") from None
         return found
+
+
+def _id(user: User | str) -> str:
+    return user if isinstance(user, str) else user.id

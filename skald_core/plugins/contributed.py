@@ -2,80 +2,141 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final
 
 import msgspec
 
 from skald_core.loop.tools import Tool
-from skald_core.plugins.contributions import ProviderType, Schema, Service, WebPage
+from skald_core.plugins.contributions import (
+    AgentSpec,
+    Capability,
+    Command,
+    HealthCheck,
+    ProviderType,
+    Schema,
+    Service,
+    WebPage,
+)
 
 __all__ = ("Contributed", "PluginContributions")
 
 
 class PluginContributions(msgspec.Struct):
-    """What one running plugin brought. ``problems`` are sentences for the admin."""
+    """What one running plugin brought. ``app`` is the application made of its routes; ``cli`` are names of its commands for
+    the terminal."""
 
     tools: list[Tool] = []
     providers: list[ProviderType] = []
     pages: list[WebPage] = []
     routes: list[Any] = []
+    app: Any = None
     schemas: list[Schema] = []
     services: list[Service] = []
+    capabilities: list[Capability] = []
+    agents: list[AgentSpec] = []
+    commands: list[Command] = []
+    health: list[HealthCheck] = []
+    cli: list[str] = []
     i18n: dict[str, dict[str, str]] = {}
-    problems: list[str] = []
+
+
+class _Global(msgspec.Struct, frozen=True):
+    """A kind of contribution whose names are global. ``words`` name it in a problem."""
+
+    field: str
+    words: str
+    name: Callable[[Any], str]
+
+
+_GLOBAL: Final = (
+    _Global("tools", "tool", lambda tool: str(tool.name)),
+    _Global("providers", "provider type", lambda kind: str(kind.id)),
+    _Global("agents", "agent", lambda agent: str(agent.id)),
+    _Global("commands", "command", lambda command: str(command.name)),
+)
 
 
 class Contributed:
-    """All running plugins' contributions, in plugin order."""
+    """All running plugins' contributions, in the order they started.
+
+    Of two equal global names the later plugin's is left out. It takes its place as soon as the earlier one goes.
+    """
 
     def __init__(self) -> None:
         self._by_plugin: dict[str, PluginContributions] = {}
+        self._kept: dict[str, list[tuple[str, Any]]] = {kind.field: [] for kind in _GLOBAL}
+        self._problems: dict[str, list[str]] = {}
+        self._texts: dict[tuple[str, ...], dict[str, str]] = {}
         self.version = 0
         """Rises with every change; what was derived from the contributions may be kept for one version."""
 
     def add(self, plugin_id: str, brought: PluginContributions) -> None:
-        """Record a plugin's contributions, leaving out tools and provider types whose names are taken."""
-        taken_tools = {t.name: p for p, c in self._by_plugin.items() for t in c.tools}
-        brought.tools = self._unique(brought, brought.tools, taken_tools, lambda t: t.name, "tool")
-        taken_types = {t.id: p for p, c in self._by_plugin.items() for t in c.providers}
-        brought.providers = self._unique(brought, brought.providers, taken_types, lambda t: t.id, "provider type")
         self._by_plugin[plugin_id] = brought
-        self.version += 1
-
-    @staticmethod
-    def _unique(
-        brought: PluginContributions, items: list[Any], taken: dict[str, str], name: Callable[[Any], str], what: str
-    ) -> list[Any]:
-        kept = []
-        seen = dict(taken)
-        for item in items:
-            owner = seen.get(name(item))
-            if owner is not None:
-                brought.problems.append(
-                    f"{what} {name(item)!r} is left out: plugin {owner!r} has one of that name already"
-                )
-                continue
-            seen[name(item)] = "itself"
-            kept.append(item)
-        return kept
+        self._settle()
 
     def remove(self, plugin_id: str) -> None:
         self._by_plugin.pop(plugin_id, None)
+        self._settle()
+
+    def touch(self) -> None:
+        """Who may use what changed: nothing derived from the contributions is good any more."""
         self.version += 1
+
+    def _settle(self) -> None:
+        """Decide again which of equal names count."""
+        self._problems = {plugin: [] for plugin in self._by_plugin}
+        for kind in _GLOBAL:
+            owners: dict[str, str] = {}
+            kept: list[tuple[str, Any]] = []
+            for plugin, brought in self._by_plugin.items():
+                for item in getattr(brought, kind.field):
+                    name = kind.name(item)
+                    if name not in owners:
+                        owners[name] = plugin
+                        kept.append((plugin, item))
+                        continue
+                    whose = "it has" if owners[name] == plugin else f"plugin {owners[name]!r} has"
+                    self._problems[plugin].append(
+                        f"{kind.words} {name!r} is left out: {whose} one of that name already"
+                    )
+            self._kept[kind.field] = kept
+        self._texts.clear()
+        self.version += 1
+
+    def problems(self, plugin_id: str) -> list[str]:
+        """Sentences for the admin about what was left out."""
+        return list(self._problems.get(plugin_id, ()))
 
     def of(self, plugin_id: str) -> PluginContributions | None:
         return self._by_plugin.get(plugin_id)
 
+    def app(self, plugin_id: str) -> Any:
+        """The ASGI application of a plugin's routes and files, or None."""
+        brought = self._by_plugin.get(plugin_id)
+        return None if brought is None else brought.app
+
+    def _visible(self, field: str, visible: Collection[str] | None) -> list[tuple[str, Any]]:
+        kept = self._kept[field]
+        return list(kept) if visible is None else [row for row in kept if row[0] in visible]
+
     def tools(self, visible: Collection[str] | None = None) -> list[tuple[str, Tool]]:
         """(plugin id, tool) of the plugins in ``visible``, or of all."""
-        return [(p, t) for p, c in self._by_plugin.items() if visible is None or p in visible for t in c.tools]
+        return self._visible("tools", visible)
+
+    def agents(self, visible: Collection[str] | None = None) -> list[tuple[str, AgentSpec]]:
+        """(plugin id, agent) of the plugins in ``visible``, or of all."""
+        return self._visible("agents", visible)
+
+    def commands(self, visible: Collection[str] | None = None) -> list[tuple[str, Command]]:
+        """(plugin id, command) of the plugins in ``visible``, or of all."""
+        return self._visible("commands", visible)
 
     def provider_types(self) -> list[tuple[str, ProviderType]]:
-        return [(p, t) for p, c in self._by_plugin.items() for t in c.providers]
+        return self._visible("providers", None)
 
     def provider_type(self, type_id: str) -> tuple[str, ProviderType] | None:
-        return next(((p, t) for p, t in self.provider_types() if t.id == type_id), None)
+        return next(((p, t) for p, t in self._kept["providers"] if t.id == type_id), None)
 
     def pages(self) -> list[tuple[str, WebPage]]:
         rows = [(p, page) for p, c in self._by_plugin.items() for page in c.pages]
@@ -87,6 +148,10 @@ class Contributed:
     def schemas(self, bucket: str) -> list[tuple[str, Schema]]:
         return [(p, s) for p, c in self._by_plugin.items() for s in c.schemas if s.bucket == bucket]
 
+    def capabilities(self) -> list[tuple[str, Capability]]:
+        """Rights that running plugins add to roles."""
+        return [(p, x) for p, c in self._by_plugin.items() for x in c.capabilities]
+
     def service(self, protocol: type[Any], visible: Collection[str] | None = None) -> Any | None:
         for plugin_id, brought in self._by_plugin.items():
             if visible is not None and plugin_id not in visible:
@@ -96,11 +161,17 @@ class Contributed:
                     return service.instance
         return None
 
-    def texts(self, locale: str) -> dict[str, str]:
-        """Keys prefixed ``plugin.<id>.``; English fills what a locale lacks."""
-        merged: dict[str, str] = {}
-        for plugin_id, brought in self._by_plugin.items():
-            for source in ("en", locale):
-                for key, text in brought.i18n.get(source, {}).items():
-                    merged[f"plugin.{plugin_id}.{key.removeprefix(f'plugin.{plugin_id}.')}"] = text
+    # -- texts -----------------------------------------------------------------------------------------------------
+
+    def texts(self, *locales: str) -> Mapping[str, str]:
+        """Keys prefixed ``plugin.<id>.``, each from the first of ``locales`` that has it, and from English at last."""
+        chain = tuple(dict.fromkeys((*locales, "en")))
+        merged = self._texts.get(chain)
+        if merged is None:
+            merged = self._texts[chain] = {}
+            for plugin_id, brought in self._by_plugin.items():
+                prefix = f"plugin.{plugin_id}."
+                for locale in reversed(chain):
+                    for key, text in brought.i18n.get(locale, {}).items():
+                        merged[prefix + key.removeprefix(prefix)] = text
         return merged

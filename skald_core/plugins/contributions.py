@@ -35,6 +35,7 @@ __all__ = (
     "Health",
     "HealthCheck",
     "Migration",
+    "FieldOption",
     "ProviderField",
     "ProviderPreset",
     "ProviderType",
@@ -194,15 +195,26 @@ class Service(msgspec.Struct, frozen=True):
 # --- models ------------------------------------------------------------------------------------------------------
 
 
+class FieldOption(msgspec.Struct, frozen=True, kw_only=True):
+    """What a ``select`` field may be: ``value`` is stored, ``label`` (an i18n key or plain text) is shown."""
+
+    value: str
+    label: str
+
+
 class ProviderField(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting of a provider row. ``secret`` values are stored, never sent back to a browser, never logged."""
+    """One setting of a provider row. ``secret`` values are stored, never sent back to a browser, never logged.
+
+    ``select`` is one of ``options``; ``create`` still judges the value, which may come from elsewhere than the form.
+    """
 
     key: str
     label: str
-    kind: Literal["text", "url", "secret", "path"] = "text"
+    kind: Literal["text", "url", "secret", "path", "select"] = "text"
     required: bool = False
     default: str = ""
     help: str = ""
+    options: tuple[FieldOption, ...] = ()
 
 
 class ProviderPreset(msgspec.Struct, frozen=True, kw_only=True):
@@ -312,11 +324,16 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person chose: the choice's id, and a note for the model when they wrote one."""
+    """What a person chose: the choice's id, and a note for the model when they wrote one.
+
+    ``arguments`` are what the call shall run with instead of its own; the gate has judged them again by the time a plugin
+    sees them.
+    """
 
     choice: str
     allow: bool
     note: str = ""
+    arguments: dict[str, Any] | None = None
 
 
 class Allow(msgspec.Struct, frozen=True):

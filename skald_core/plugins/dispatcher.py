@@ -1,17 +1,20 @@
 """Calling hooks: attributed, awaited, bounded in time, isolated. Nobody calls ``pm.hook.x()``.
 
 pluggy keeps specs, validation and order; its own caller is synchronous and does not say whose result it returns, so the
-kernel walks ``get_hookimpls()`` itself.
+kernel walks ``get_hookimpls()`` itself. That is done once per hook and change of plugins; a judging hook runs before every
+tool call of everybody, so a call costs about a microsecond per plugin.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import logging
-import time
 import traceback
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Generator, Mapping
+from time import perf_counter
+from types import CoroutineType
 from typing import Any
 
 import msgspec
@@ -20,9 +23,12 @@ import pluggy
 from skald_core import hookspecs
 from skald_core.plugins.context import PluginContext
 
-__all__ = ("Dispatcher", "HookFailure", "Outcome")
+__all__ = ("Dispatcher", "Guard", "HookFailure", "Outcome", "describe")
 
 log = logging.getLogger("skald.plugins")
+
+Guard = Callable[[Callable[[Any], Any], Any], Any]
+"""Calls the function with the argument, and sees to it that it returns."""
 
 
 class HookFailure(msgspec.Struct, frozen=True):
@@ -47,6 +53,66 @@ def describe(error: BaseException) -> HookFailure:
     return HookFailure(type(error).__name__, str(error) or type(error).__name__, text[-8000:])
 
 
+class _Call:
+    """One implementation, ready to be called: the names it takes are looked at once."""
+
+    __slots__ = ("_context", "_defaults", "_function", "_names", "plugin", "run")
+
+    def __init__(self, impl: pluggy.HookImpl, context: PluginContext) -> None:
+        self.plugin = impl.plugin_name
+        self._function = impl.function
+        self._context = context
+        self._names = tuple(impl.argnames)
+        self._defaults = tuple(impl.kwargnames)
+        self.run: Callable[[Mapping[str, Any]], Any] = self._any
+        if not self._defaults:
+            if self._names == ("ctx",):
+                self.run = self._context_only
+            elif len(self._names) == 2 and self._names[0] == "ctx":
+                self.run = self._context_and_one
+
+    def _context_only(self, arguments: Mapping[str, Any]) -> Any:
+        return self._function(self._context)
+
+    def _context_and_one(self, arguments: Mapping[str, Any]) -> Any:
+        return self._function(self._context, arguments[self._names[1]])
+
+    def _any(self, arguments: Mapping[str, Any]) -> Any:
+        kwargs = {
+            name: self._context if name == "ctx" else arguments[name]
+            for name in (*self._names, *self._defaults)
+            if name == "ctx" or name in arguments
+        }
+        return self._function(**kwargs)
+
+
+class _Rest:
+    """The rest of a coroutine that ran up to its first wait, which ``pending`` is the future of."""
+
+    __slots__ = ("_coro", "_pending")
+
+    def __init__(self, coro: Coroutine[Any, Any, Any], pending: Any) -> None:
+        self._coro = coro
+        self._pending = pending
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        coro = self._coro
+        pending = self._pending
+        try:
+            while True:
+                try:
+                    sent = yield pending
+                except GeneratorExit:
+                    coro.close()
+                    raise
+                except BaseException as error:  # noqa: BLE001 -- a cancellation or time-out, for the hook to see first
+                    pending = coro.throw(error)
+                else:
+                    pending = coro.send(sent)
+        except StopIteration as end:
+            return end.value
+
+
 class Dispatcher:
     """One per app; contexts are bound to plugin ids by the lifecycle."""
 
@@ -54,11 +120,13 @@ class Dispatcher:
         self.manager = pluggy.PluginManager("skald")
         self.manager.add_hookspecs(hookspecs)
         self._contexts: dict[str, PluginContext] = {}
+        self._calls: dict[str, tuple[_Call, ...]] = {}
         self._trace = trace
         self.on_failure: Callable[[str, str, HookFailure], None] = lambda plugin, hook, failure: None
 
     def bind(self, plugin_id: str, module: Any, context: PluginContext) -> None:
         """Register a plugin's hooks. Raises pluggy's PluginValidationError, leaving nothing registered."""
+        self._calls.clear()
         try:
             self.manager.register(module, name=plugin_id)
             unknown = [
@@ -78,6 +146,7 @@ class Dispatcher:
         self._contexts[plugin_id] = context
 
     def unbind(self, plugin_id: str) -> None:
+        self._calls.clear()
         if self.manager.has_plugin(plugin_id):
             self.manager.unregister(name=plugin_id)
         self._contexts.pop(plugin_id, None)
@@ -87,6 +156,19 @@ class Dispatcher:
         callers = self.manager.get_hookcallers(plugin) if plugin is not None else None
         return sorted(c.name for c in callers or ())
 
+    def implements(self, hook: str) -> frozenset[str]:
+        """Plugins bound now that implement ``hook``."""
+        return frozenset(call.plugin for call in self._calls_of(hook))
+
+    def _calls_of(self, hook: str) -> tuple[_Call, ...]:
+        calls = self._calls.get(hook)
+        if calls is None:
+            impls = reversed(getattr(self.manager.hook, hook).get_hookimpls())
+            calls = self._calls[hook] = tuple(
+                _Call(impl, self._contexts[impl.plugin_name]) for impl in impls if impl.plugin_name in self._contexts
+            )
+        return calls
+
     async def call(
         self,
         hook: str,
@@ -94,64 +176,76 @@ class Dispatcher:
         *,
         only: Collection[str] | None = None,
         timeout: float = 60.0,
-    ) -> AsyncIterator[Outcome]:
+        guard: Guard | None = None,
+    ) -> AsyncGenerator[Outcome, None]:
         """Call ``hook`` of every bound plugin (or of ``only`` these), one after the other, yielding each outcome.
 
-        Cancellation of the caller passes through; everything else a plugin raises becomes an outcome with ``error``.
+        A plugin that is unbound meanwhile is not called any more. Cancellation of the caller passes through; everything else
+        a plugin raises becomes an outcome with ``error``. ``guard`` calls what an implementation does before its first wait.
         """
-        caller = getattr(self.manager.hook, hook)
-        for impl in reversed(caller.get_hookimpls()):
-            plugin_id = impl.plugin_name
-            context = self._contexts.get(plugin_id)
-            if context is None or (only is not None and plugin_id not in only):
+        given = arguments or {}
+        for call in self._calls_of(hook):
+            plugin_id = call.plugin
+            if (only is not None and plugin_id not in only) or plugin_id not in self._contexts:
                 continue
-            yield await self._one(hook, impl, plugin_id, context, arguments or {}, timeout)
+            started = perf_counter()
+            try:
+                value = call.run(given) if guard is None else guard(call.run, given)
+                if type(value) is CoroutineType:
+                    # Most asynchronous hooks never wait: each is run up to its first wait before a timer is set up for it.
+                    try:
+                        pending = value.send(None) if guard is None else guard(value.send, None)
+                    except StopIteration as end:
+                        value = end.value
+                    else:
+                        async with asyncio.timeout(timeout):
+                            value = await _Rest(value, pending)
+                elif value is not None and inspect.isawaitable(value):
+                    async with asyncio.timeout(timeout):
+                        value = await value
+            except TimeoutError as error:
+                yield self._failed(hook, plugin_id, started, _timed_out(hook, error, timeout))
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():
+                    raise
+                failure = HookFailure("CancelledError", f"{hook} cancelled itself", "")
+                yield self._failed(hook, plugin_id, started, failure)
+            except (Exception, SystemExit) as error:  # noqa: BLE001 -- the plugin boundary: its fault stays its own
+                yield self._failed(hook, plugin_id, started, describe(error))
+            else:
+                ms = (perf_counter() - started) * 1000
+                if self._trace is not None:
+                    self._trace(f"{hook} {plugin_id} {ms:.2f} ms -> {type(value).__name__}")
+                yield Outcome(plugin_id, value, None, ms)
 
-    async def _one(
-        self,
-        hook: str,
-        impl: pluggy.HookImpl,
-        plugin_id: str,
-        context: PluginContext,
-        arguments: Mapping[str, Any],
-        timeout: float,
-    ) -> Outcome:
-        started = time.perf_counter()
-        value: Any = None
-        failure: HookFailure | None = None
-        try:
-            kwargs = {
-                name: context if name == "ctx" else arguments[name]
-                for name in (*impl.argnames, *impl.kwargnames)
-                if name == "ctx" or name in arguments
-            }
-            value = impl.function(**kwargs)
-            if inspect.isawaitable(value):
-                async with asyncio.timeout(timeout):
-                    value = await value
-        except TimeoutError:
-            failure = HookFailure("TimeoutError", f"{hook} did not return within {timeout:g} s", "")
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            failure = HookFailure("CancelledError", f"{hook} cancelled itself", "")
-        except (Exception, SystemExit) as error:  # noqa: BLE001 -- the plugin boundary: one plugin's fault stays its own
-            failure = describe(error)
-        ms = (time.perf_counter() - started) * 1000
+    def _failed(self, hook: str, plugin_id: str, started: float, failure: HookFailure) -> Outcome:
+        ms = (perf_counter() - started) * 1000
         if self._trace is not None:
-            what = failure.kind if failure else type(value).__name__
-            self._trace(f"{hook} {plugin_id} {ms:.2f} ms -> {what}")
-        if failure is not None:
-            value = None
-            log.warning("plugin %s: %s failed: %s", plugin_id, hook, failure.message)
-            self.on_failure(plugin_id, hook, failure)
-        return Outcome(plugin_id, value, failure, ms)
+            self._trace(f"{hook} {plugin_id} {ms:.2f} ms -> {failure.kind}")
+        log.warning("plugin %s: %s failed: %s", plugin_id, hook, failure.message)
+        self.on_failure(plugin_id, hook, failure)
+        return Outcome(plugin_id, None, failure, ms)
 
     async def one(
-        self, hook: str, plugin_id: str, arguments: Mapping[str, Any] | None = None, *, timeout: float = 60.0
+        self,
+        hook: str,
+        plugin_id: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout: float = 60.0,
+        guard: Guard | None = None,
     ) -> Outcome | None:
         """Call ``hook`` of a single plugin; None when it does not implement it."""
-        async for outcome in self.call(hook, arguments, only=(plugin_id,), timeout=timeout):
-            return outcome
+        called = self.call(hook, arguments, only=(plugin_id,), timeout=timeout, guard=guard)
+        async with contextlib.aclosing(called) as outcomes:
+            async for outcome in outcomes:
+                return outcome
         return None
+
+
+def _timed_out(hook: str, error: TimeoutError, timeout: float) -> HookFailure:
+    """Ours says nothing; one the plugin met itself (a server that did not answer) is told as it is."""
+    if str(error):
+        return describe(error)
+    return HookFailure("TimeoutError", f"{hook} did not return within {timeout:g} s", "")

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from skald_core.api import API_VERSION
-from skald_core.chat.agents import load_agents
+from skald_core.chat.agents import Agents, load_agents
 from skald_core.db import schema
 from skald_core.db.migrations import apply_migrations
-from skald_core.errors import Conflict, Forbidden, NotSignedIn, StartError
+from skald_core.errors import BadInput, Conflict, Forbidden, NotFound, NotSignedIn, StartError
 from skald_core.files.userfs import UserFs
 from skald_core.identity import roles as role_rows
 from skald_core.identity.crypto import KeyDeriver
@@ -30,16 +30,18 @@ from skald_core.identity.vault import Vault
 from skald_core.llm.catalogue import ModelCatalogue
 from skald_core.llm.rows import ModelRow, ModelTable
 from skald_core.loop.database import Database
+from skald_core.loop.errors import ToolError
 from skald_core.loop.provider import TextDelta
 from skald_core.loop.sqlite_store import MIGRATIONS as LOOP_MIGRATIONS
 from skald_core.loop.types import ModelInfo, ModelRequest, TextPart, WireMessage
 from skald_core.plugins.discovery import Discovered, bundled_names, discover
 from skald_core.plugins.dispatcher import Dispatcher
 from skald_core.plugins.lifecycle import Plugins
+from skald_core.runtime.accounts import Accounts
 from skald_core.runtime.i18n import Texts
 from skald_core.runtime.settings import Settings
 from skald_core.runtime.supervisor import Supervisor
-from skald_core.runtime.user_context import UserContext
+from skald_core.runtime.user_context import DELEGATE, UserContext
 from skald_core.server.api_app import build_api, trial
 from skald_core.server.shell import Shell
 from skald_core.server.sockets import Sockets
@@ -73,6 +75,8 @@ class Skald:
         self._clients: dict[bool, httpx.AsyncClient] = {}
         self._contexts: dict[str, UserContext] = {}
         self._opening: dict[str, asyncio.Lock] = {}
+        self._shut: set[str] = set()
+        self.accounts = Accounts(self)
         dispatcher = Dispatcher(trace=_trace if settings.trace_plugins else None)
         self.plugins: Plugins = Plugins(
             api_version=API_VERSION,
@@ -128,6 +132,8 @@ class Skald:
         await self.roles.load()
         self.texts.instance_locale = await self._setting("locale", "en")
         await self.plugins.boot(found)
+        for plugin_id in self.plugins.rows:
+            self._show_reserved(plugin_id)
         self.plugins.changed = self._plugin_changed
         await self.catalogue.reload()
         try:
@@ -147,8 +153,7 @@ class Skald:
 
     async def stop(self) -> None:
         """Let clients go, keep what runs as it is on disk, stop plugins, close databases. Idempotent."""
-        for context in list(self._contexts.values()):
-            await context.close("shutdown")
+        await asyncio.gather(*(context.close("shutdown") for context in self._contexts.values()))
         self._contexts.clear()
         await self.supervisor.stop()
         await self.plugins.shutdown()
@@ -187,9 +192,21 @@ class Skald:
         self.catalogue.drop_missing_types()
         for _, database in self.vault.unlocked():
             await self.plugins.migrate_owner(database)
+        self._show_reserved(plugin_id)
+        await asyncio.gather(*(context.plugin_changed(plugin_id) for context in self.open_contexts()))
         self._swap_api()
         self.broadcast({"type": "plugins_changed", "id": plugin_id})
         await self.models_changed()
+
+    def _show_reserved(self, plugin_id: str) -> None:
+        """Say what a plugin brings under names that belong to the kernel, and that it is left out."""
+        row = self.plugins.rows.get(plugin_id)
+        if row is None or row.state != "running":
+            return
+        agents = Agents(self.agents, self.plugins.contributed).taken(plugin_id)
+        row.problems += [f"agent {name!r} is left out: a shipped agent has that id" for name in agents]
+        if any(owner == plugin_id and tool.name == DELEGATE for owner, tool in self.plugins.contributed.tools()):
+            row.problems.append(f"tool {DELEGATE!r} is left out: the name belongs to the server's own tool")
 
     async def _migrate_owner(self, database: Database) -> None:
         await apply_migrations(database, "kernel-owner", schema.OWNER)
@@ -263,6 +280,7 @@ class Skald:
             await self.set_setting("locale", locale)
             self.texts.instance_locale = locale
         await self.audit(made.user, "instance.setup", made.user.username)
+        await self.accounts.tell("skald_user_created", made.user)
         return made
 
     async def sign_in(self, username: str, password: str, *, address: str, client: str = "") -> tuple[User, str]:
@@ -270,7 +288,9 @@ class Skald:
         proved = await self._prove(username, password, address)
         if proved is None:
             raise NotSignedIn("User name or password is not right.", code="bad_credentials")
-        await self.vault.unlock(proved.user.id, proved.key)
+        async with self._opening.setdefault(proved.user.id, asyncio.Lock()):
+            self._need_admitted(proved.user.id)
+            await self.vault.unlock(proved.user.id, proved.key)
         token = await self.logins.issue(proved.user, proved.token_version, client)
         await self.context(proved.user)
         return proved.user, token
@@ -316,11 +336,14 @@ class Skald:
 
     async def require_open(self, user: User) -> None:
         """Open an unencrypted user's data; raises NotSignedIn ``locked`` for an encrypted user who has to sign in."""
+        self._need_admitted(user.id)
         if self.vault.get(user.id) is not None:
             return
         if user.encrypted:
             raise NotSignedIn("Your data is locked since the server started. Sign in again to open it.", code="locked")
-        await self.vault.unlock(user.id, None)
+        async with self._opening.setdefault(user.id, asyncio.Lock()):
+            self._need_admitted(user.id)
+            await self.vault.unlock(user.id, None)
 
     async def context(self, user: User) -> UserContext:
         """The user's running context; made, and its interrupted work taken up, on first use."""
@@ -330,9 +353,39 @@ class Skald:
         async with self._opening.setdefault(user.id, asyncio.Lock()):
             existing = self._contexts.get(user.id)
             if existing is None:
+                self._need_admitted(user.id)
                 existing = await UserContext.open(self, user, self.vault.require(user.id))
                 self._contexts[user.id] = existing
+                for plugin_id in self.plugins.visible_to(user.id):  # one may have started meanwhile
+                    await existing.plugin_changed(plugin_id)
             return existing
+
+    def _need_admitted(self, user_id: str) -> None:
+        """Raises NotSignedIn for an account that was shut: a request may have been let in just before."""
+        if user_id in self._shut:
+            raise NotSignedIn("Please sign in.")
+
+    async def shut(self, user: User, reason: str) -> None:
+        """End a user's sockets and turns, for good, and close their data. Nothing opens it again before ``readmit``."""
+        self._shut.add(user.id)
+        self.close_sockets(user.id)
+        async with self._opening.setdefault(user.id, asyncio.Lock()):
+            context = self._contexts.pop(user.id, None)
+            if context is not None:
+                await context.close("signed_out", stop=reason)
+            await self.vault.lock(user.id)
+
+    def readmit(self, user_id: str) -> None:
+        self._shut.discard(user_id)
+
+    def account_changed(self, user: User) -> None:
+        """Have what runs for the user know the account as it is now."""
+        if (context := self._contexts.get(user.id)) is not None:
+            context.user = user
+
+    async def prove_again(self, user: User, password: str, *, address: str) -> bool:
+        """Whether this is the signed-in user's own password. Raises TooMany after too many that were not."""
+        return await self._prove(user.username, password, address) is not None
 
     def open_contexts(self) -> list[UserContext]:
         return list(self._contexts.values())
@@ -348,8 +401,21 @@ class Skald:
     def owner_db(self, user_id: str) -> Database:
         return self.vault.require(user_id)
 
+    def home_of(self, user_id: str) -> Path:
+        return self.data_dir / "homes" / user_id
+
     def files_for(self, user: User) -> UserFs:
-        return UserFs(self.data_dir / "homes" / user.id)
+        context = self._contexts.get(user.id)
+        return context.files if context is not None else UserFs(self.home_of(user.id))
+
+    def prompt_changed(self, plugin_id: str, user_id: str) -> None:
+        if (context := self._contexts.get(user_id)) is not None:
+            context.prompts.thaw()
+
+    def mounts_changed(self, plugin_id: str, user_id: str) -> asyncio.Task[None]:
+        context = self._contexts.get(user_id)
+        asking = _nothing() if context is None else context.mounts.ask([plugin_id])
+        return self.supervisor.spawn(f"plugin:{plugin_id}", asking)
 
     def lookup_service(self, protocol: type[Any], user_id: str | None) -> Any | None:
         visible = None if user_id is None else self.plugins.visible_to(user_id)
@@ -369,14 +435,43 @@ class Skald:
         for context in self._contexts.values():
             context.feed.broadcast(event)
 
-    def publish(self, user_id: str | None, event: dict[str, Any]) -> None:
-        if user_id is None:
-            self.broadcast(event)
-        elif (context := self._contexts.get(user_id)) is not None:
-            context.feed.broadcast(event)
+    def publish(self, plugin_id: str, user_id: str | None, event: dict[str, Any]) -> None:
+        for context in list(self._contexts.values()):
+            user = context.user.id
+            if user_id in (None, user) and plugin_id in self.plugins.visible_to(user):
+                context.feed.broadcast(event)
+
+    def allows(self, user: User, capability: str) -> bool:
+        return self.roles.allows(user.role, capability)
 
     def spawn(self, owner: str, coro: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         return self.supervisor.spawn(owner, coro)
+
+    async def say(self, plugin_id: str, user: User, text: str, conversation: str | None, key: str) -> str:
+        if plugin_id not in self.plugins.visible_to(user.id):
+            raise LookupError(f"{user.username!r} may not use the plugin {plugin_id!r}")
+        try:
+            user = await self.users.get(user.id)  # a plugin's copy may be older than a suspension
+            if not user.active:
+                raise LookupError(f"the account {user.username!r} is switched off")
+            await self.require_open(user)
+        except NotSignedIn:
+            raise LookupError(f"the data of {user.username!r} is locked until they sign in") from None
+        except NotFound:
+            raise LookupError(f"there is no account {user.username!r} any more") from None
+        context = await self.context(user)
+        made = f"plugin:{plugin_id}:{key or self.new_id()}"
+        try:
+            context.check_text(text)
+            if conversation is not None:
+                with contextlib.suppress(NotFound):
+                    await context.send(conversation, text, client_id=made)
+                    return conversation
+            row = await context.create(client_id=made, title="", model=None)
+            await context.send(row.id, text, client_id=made)
+        except BadInput as error:
+            raise ToolError(error.detail) from None
+        return row.id
 
     def now(self) -> float:
         return time.time()
@@ -448,6 +543,10 @@ def _claim(data_dir: Path) -> IO[str]:
     handle.write(str(os.getpid()))
     handle.flush()
     return handle
+
+
+async def _nothing() -> None:
+    return None
 
 
 async def _not_ready(scope: Any, receive: Any, send: Any) -> None:

@@ -116,12 +116,15 @@ class Feed:
         return channel.since(after)
 
     def emit(self, conversation: str, event: dict[str, Any]) -> int:
-        """Number, keep and send one event of a conversation; returns its number."""
+        """Number, keep and send one event of a conversation; returns its number.
+
+        An event that names its ``conversation`` already keeps that; then the argument is only the channel's name.
+        """
         channel = self._channels.get(conversation)
         if channel is None:
             channel = self._channels[conversation] = _Channel()
         channel.seq += 1
-        event["conversation"] = conversation
+        event.setdefault("conversation", conversation)
         event["seq"] = channel.seq
         payload = _encode(event)
         channel.add(payload)
@@ -140,6 +143,14 @@ class Feed:
     def forget(self, conversation: str) -> None:
         """Drop a deleted conversation's ring."""
         self._channels.pop(conversation, None)
+
+    def interrupt(self, conversation: str) -> None:
+        """Drop a channel's recent events and leave a gap in its numbers: nobody can resume across it."""
+        channel = self._channels.get(conversation)
+        if channel is not None:
+            channel.ring.clear()
+            channel.bytes = 0
+            channel.seq += 1
 
     def close(self, reason: str) -> None:
         for subscriber in list(self._subscribers):

@@ -1,8 +1,8 @@
-"""Texts of the server: user's locale → instance's locale → English, with ``{name}`` placeholders."""
+"""Texts of the server and of its plugins: user's locale → instance's locale → English, with ``{name}`` placeholders."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -20,10 +20,14 @@ class _Keep(dict[str, object]):
         return "{" + key + "}"
 
 
-class Texts:
-    """``plugins`` gives the merged plugin bundle of a locale; plugins come and go, so it is asked every time."""
+def _no_plugins(*locales: str) -> Mapping[str, str]:
+    return {}
 
-    def __init__(self, plugins: Callable[[str], dict[str, str]] = lambda locale: {}) -> None:
+
+class Texts:
+    """``plugins`` gives the texts of the running plugins, each from the first of some locales that has it."""
+
+    def __init__(self, plugins: Callable[..., Mapping[str, str]] = _no_plugins) -> None:
         self._own = {
             locale: msgspec.json.decode((_FOLDER / f"{locale}.json").read_bytes(), type=dict[str, str])
             for locale in LOCALES
@@ -39,15 +43,31 @@ class Texts:
         return "en"
 
     def find(self, key: str, locale: str) -> str | None:
-        for candidate in dict.fromkeys((self.resolve(locale), self.instance_locale, "en")):
-            bundle = self._plugins(candidate) if key.startswith("plugin.") else self._own.get(candidate, {})
-            if key in bundle:
-                return bundle[key]
+        if key.startswith("plugin."):
+            return self.of_plugins(locale).get(key)
+        for candidate in (self.resolve(locale), self.instance_locale, "en"):
+            text = self._own.get(candidate, {}).get(key)
+            if text is not None:
+                return text
         return None
 
     def t(self, key: str, locale: str = "", values: dict[str, object] | None = None) -> str:
-        """The text, or the key itself when nobody has it."""
+        """The text, or the key itself when nobody has it. A text whose placeholders are broken is shown as it is."""
         text = self.find(key, locale)
         if text is None:
             return key
-        return text.format_map(_Keep(values or {})) if values else text
+        if not values:
+            return text
+        try:
+            return text.format_map(_Keep(values))
+        except (ValueError, IndexError, KeyError, AttributeError):
+            return text
+
+    def of_plugins(self, locale: str) -> Mapping[str, str]:
+        """All plugins' texts for somebody of this locale."""
+        return self._plugins(self.resolve(locale), self.instance_locale)
+
+    def of_plugin(self, plugin_id: str, text: str, locale: str) -> str:
+        """What a plugin wrote where a key of its texts or plain text may stand. Keys may carry their prefix."""
+        prefix = f"plugin.{plugin_id}."
+        return self.of_plugins(locale).get(text if text.startswith(prefix) else prefix + text, text)

@@ -11,17 +11,24 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from skald_core.chat.agents import MAIN, Agents
+from skald_core.chat.commands import Commands
 from skald_core.chat.conversations import Conversation, Conversations, LastTurn
 from skald_core.chat.gate import Interactive, PluginGate
+from skald_core.chat.hooks import KeepTailTold, TurnHooks
 from skald_core.chat.human import HumanRequest, HumanRequests
-from skald_core.chat.prompt import system_prompt
+from skald_core.chat.mounts import UserMounts
+from skald_core.chat.prompt import PromptBlocks, system_prompt
 from skald_core.chat.translate import Translator
+from skald_core.chat.turns import TurnWatch
 from skald_core.chat.views import Views
 from skald_core.errors import BadInput, Conflict, NotFound, SkaldError
 from skald_core.files.userfs import FilesError, UserFs
 from skald_core.identity.models import User
 from skald_core.loop.agent import Agent
+from skald_core.loop.compaction import Compaction
 from skald_core.loop.database import Database
+from skald_core.loop.delegate import DelegateTool
 from skald_core.loop.errors import ConfigError, StoreError
 from skald_core.loop.gate import PendingCall
 from skald_core.loop.profile import Profile, SystemContext, SystemPrompt
@@ -29,7 +36,10 @@ from skald_core.loop.session import Session
 from skald_core.loop.sqlite_store import SqliteStore
 from skald_core.loop.tools import Tool, ToolRegistry
 from skald_core.loop.types import Attachment, ConversationId, MediaPart, MessageId, ModelInfo
+from skald_core.plugins.contributions import AgentSpec
+from skald_core.plugins.user_hooks import UserHooks
 from skald_core.runtime.feed import Feed, Subscriber
+from skald_core.runtime.loop_events import LoopEvents
 
 if TYPE_CHECKING:
     from skald_core.runtime.app import Skald
@@ -42,11 +52,20 @@ MAX_MESSAGE = 1_000_000
 """Characters of one chat message."""
 
 SNAPSHOT_MESSAGES = 50
+REMEMBERED = 256
+"""Messages whose preparation is kept for the case that they are sent again."""
 TELL_SECONDS = 0.1
+USER_HOOK_SECONDS = 10.0
+CLOSE_SECONDS = 10.0
+"""How long closing waits for running turns to stop, and for what plugins still have to be told."""
 MAX_MEDIA = 10 * 1024 * 1024
 """Bytes of one file shown to a model."""
 
+DELEGATE = "execute_subtask"
+"""The kernel's own tool, with which an agent gives work to another."""
+
 _ANY_TOOLS = ModelInfo()
+_ANY_AGENT = AgentSpec(id="", name="", description="", prompt="")
 _MAGIC = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -62,7 +81,11 @@ class UserContext:
         self.app = app
         self.user = user
         self.feed = Feed(app.epoch)
-        self.files = app.files_for(user)
+        self.files = UserFs(app.home_of(user.id))
+        self.hooks = UserHooks(app.plugins.dispatcher, lambda: app.plugins.visible_to(self.user.id))
+        self.agents = Agents(app.agents, app.plugins.contributed)
+        self.commands = Commands(app.plugins.contributed, self.hooks, longest=MAX_MESSAGE, text=self._text)
+        self.mounts = UserMounts(self.hooks, self.files, user=lambda: self.user, problem=self._mount_problem)
         self.conversations = Conversations(database, now=app.now)
         self.requests = HumanRequests(database, now=app.now, changed=self._request_changed)
         self.views = Views(self._tool, self._model_title)
@@ -71,7 +94,9 @@ class UserContext:
         self._unjudged: set[str] = set()
         self._last: dict[str, asyncio.Task[None]] = {}
         self._changed: set[str] = set()
-        self._registry: tuple[tuple[int, frozenset[str]], ToolRegistry] | None = None
+        self._registries: dict[tuple[str, bool], tuple[tuple[int, frozenset[str]], ToolRegistry]] = {}
+        self._plugins: dict[str, object] = {}
+        self._prepared: dict[tuple[str, str], dict[str, Any]] = {}
         gate = PluginGate(
             dispatcher=app.plugins.dispatcher,
             visible=app.plugins.visible_to,
@@ -81,11 +106,19 @@ class UserContext:
             card=self._card,
             lifetime=app.settings.request_lifetime,
         )
+        self.store = SqliteStore(database)
+        turns = TurnWatch(
+            hooks=self.hooks, user=lambda: self.user, files=self.files, weak=self._is_weak, later=self._later
+        )
+        self.turn_hooks = TurnHooks(self.hooks, turns, gate.expect)
+        self.prompts = PromptBlocks(self.hooks, turns, now=app.now)
         self.agent = Agent(
             selector=app.catalogue,
             profiles=self._profile,
             gate=gate,
-            store=SqliteStore(database),
+            hooks=self.turn_hooks,
+            store=self.store,
+            compaction=Compaction(KeepTailTold(self.hooks, turns, self.store)),
             media=_Media(),
         )
         translator = Translator(
@@ -93,62 +126,153 @@ class UserContext:
             views=self.views,
             model_title=self._model_title,
             texts=lambda key: app.texts.t(key, self.user.locale),
+            agent_title=self._agent_name,
             began=self._began,
             ended=self._ended,
         )
+        self.translator = translator
         self._unlisten = self.agent.on_event(translator)
+        self.agent.on_event(turns)
+        self.loop_events = LoopEvents(self.feed)
+        self.agent.on_event(self.loop_events)
 
     @classmethod
     async def open(cls, app: Skald, user: User, database: Database) -> UserContext:
         """Make the context and take up what a crash or stop interrupted."""
         context = cls(app, user, database)
         await context.requests.load()
+        context._plugins = {plugin: app.plugins.contributed.of(plugin) for plugin in sorted(context.hooks.visible())}
+        await context.mounts.ask(context._plugins)
         await context.agent.recover()
+        context._later("user", context.hooks.tell("skald_user_unlocked", {"user": user}, timeout=USER_HOOK_SECONDS))
         return context
 
-    async def close(self, reason: str) -> None:
-        """End the turns as a crash would, so that the next start takes them up; let every client go."""
+    async def close(self, reason: str, *, stop: str = "") -> None:
+        """Let every client go and end the turns: as a crash would, so that the next start takes them up, or for good when
+        ``stop`` says why."""
+        self.feed.close(reason)
+        if stop:
+            self.agent.abort_all(stop)
+            ending = [asyncio.ensure_future(self.agent.session(c).wait()) for c in self.agent.running()]
+            if ending:
+                await asyncio.wait(ending, timeout=CLOSE_SECONDS)
         self.requests.release()
         await self.agent.close()
         self._unlisten()
         self.feed.close(reason)
-        if self._last:
-            await asyncio.gather(*self._last.values(), return_exceptions=True)
+        await self._settle()
+        if self.app.vault.get(self.user.id) is not None:
+            locking = self.hooks.tell("skald_user_locked", {"user": self.user}, timeout=USER_HOOK_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(locking, USER_HOOK_SECONDS)
+
+    async def _settle(self) -> None:
+        """Wait, within bounds, for what runs off the turns' path: rows to write, plugins to tell."""
+        left = set(self._last.values())
+        if left:
+            _, late = await asyncio.wait(left, timeout=CLOSE_SECONDS)
+            for task in late:
+                task.cancel()
+            if late:
+                log.warning("user %s: %d hooks or notes were not done in time and are given up", self.user.id, len(late))
+                await asyncio.wait(late)
+
+    # -- plugins come and go ---------------------------------------------------------------------------------------
+
+    async def plugin_changed(self, plugin: str) -> None:
+        """A plugin started or stopped, or this user may use it now or no longer. All of it holds when this returns."""
+        brought = self.app.plugins.contributed.of(plugin) if plugin in self.hooks.visible() else None
+        if self._plugins.get(plugin) is brought:
+            return
+        self.mounts.drop_invisible()
+        self.prompts.thaw()
+        if brought is None:
+            del self._plugins[plugin]
+            return
+        self._plugins[plugin] = brought
+        await self.mounts.ask([plugin])
+        await self.hooks.one("skald_user_unlocked", plugin, {"user": self.user}, timeout=USER_HOOK_SECONDS)
+
+    def _mount_problem(self, plugin: str, old: list[str], new: list[str]) -> None:
+        row = self.app.plugins.rows.get(plugin)
+        if row is not None:
+            row.problems = [text for text in row.problems if text not in old] + new
+            for text in new:
+                log.warning("plugin %s: %s", plugin, text)
 
     # -- what the agent is -----------------------------------------------------------------------------------------
 
     async def _profile(self, conversation: ConversationId, agent: str) -> Profile:
-        found = self.app.agents.get(agent or "assistant")
-        if found is None:
-            raise ConfigError(f"there is no agent {agent!r}")
-        pin: str | None = None
+        """What an agent is: the conversation's own, or one that work is delegated to."""
+        known = self.agents.all(self.hooks.visible()).get(agent or MAIN)
+        if known is None:
+            raise ConfigError(f"there is no agent {agent or MAIN!r} (any more)")
+        spec = known.spec
+        if agent and spec.type != "task":
+            raise ConfigError(f"the agent {agent!r} takes no work from others; choose one of type 'task'")
+        pin = self._pinned(spec)
         if not agent:
             with contextlib.suppress(NotFound):
-                pin = (await self.conversations.get(conversation)).model
+                pin = (await self.conversations.get(conversation)).model or pin
 
         async def system(context: SystemContext) -> SystemPrompt:
-            return system_prompt(found, self.user, context, dt.datetime.now().astimezone())
+            blocks = await self.prompts.of(context)
+            return system_prompt(spec, self.user, context, dt.datetime.now().astimezone(), blocks)
 
         return Profile(
-            agent=found.id,
+            agent=spec.id,
             system=system,
-            tools=self._tools,
+            tools=lambda info: self._tools(info, spec),
             pin=pin,
             scope={User: self.user, UserFs: self.files, Interactive: Interactive()},
         )
 
-    def _tools(self, info: ModelInfo) -> ToolRegistry:
+    def _pinned(self, spec: AgentSpec) -> str | None:
+        """The model an agent names by id, title or name; None, so that one is chosen, when it is not there."""
+        if spec.model is None:
+            return None
+        for row in self.app.catalogue.models():
+            if row.enabled and spec.model in (row.id, row.title, row.model):
+                return row.id
+        log.info("agent %s: its model %r is not set up here, so another is chosen", spec.id, spec.model)
+        return None
+
+    def _tools(self, info: ModelInfo, spec: AgentSpec) -> ToolRegistry:
+        """An agent's tools with a model: of the plugins the user may use now, those it may have."""
         if "tools" not in info.capabilities:
             return ToolRegistry()
-        visible = self.app.plugins.visible_to(self.user.id)
-        key = (self.app.plugins.contributed.version, visible)
-        if self._registry is None or self._registry[0] != key:
-            registry = ToolRegistry(tool for _, tool in self.app.plugins.contributed.tools(visible))
-            self._registry = (key, registry)
-        return self._registry[1]
+        visible = self.hooks.visible()
+        version = (self.app.plugins.contributed.version, visible)
+        key = (spec.id, info.weak)
+        cached = self._registries.get(key)
+        if cached is None or cached[0] != version:
+            cached = self._registries[key] = (version, self._made_tools(info, spec, visible))
+        return cached[1]
+
+    def _made_tools(self, info: ModelInfo, spec: AgentSpec, visible: frozenset[str]) -> ToolRegistry:
+        found: list[Tool] = [tool for _, tool in self.app.plugins.contributed.tools(visible) if tool.name != DELEGATE]
+        tasks = self.agents.tasks(visible, without=spec.id)
+        if tasks and not info.weak:  # models with little context lose the thread with one more tool of this kind
+            about = {key: known.spec.description for key, known in tasks.items()}
+            found.append(DelegateTool(about, name=DELEGATE, title=self._text("agent.delegate")))
+        return ToolRegistry(tool for tool in found if spec.tools is None or tool.name in spec.tools)
+
+    def tool(self, name: str) -> Tool | None:
+        """The tool of this name that the user has now."""
+        return self._tool(name)
 
     def _tool(self, name: str) -> Tool | None:
-        return self._tools(_ANY_TOOLS).get(name)
+        return self._tools(_ANY_TOOLS, _ANY_AGENT).get(name)
+
+    def _is_weak(self, model: str) -> bool:
+        for row in self.app.catalogue.models():
+            if row.id == model:
+                with contextlib.suppress(ConfigError):
+                    return self.app.catalogue.handle(row).info.weak
+        return False
+
+    def _text(self, key: str, **values: object) -> str:
+        return self.app.texts.t(key, self.user.locale, values)
 
     def _model_title(self, model: str) -> str:
         for row in self.app.catalogue.models():
@@ -179,7 +303,7 @@ class UserContext:
         conversation = call.context.conversation
         with contextlib.suppress(NotFound):
             self._titles[conversation] = (await self.conversations.get(conversation)).title
-        page = await self.agent.session(conversation).history(limit=1)
+        page = await self.store.frame_history(call.context.frame, limit=1)  # a sub-agent's own, when it is one that asks
         last = page.items[-1].message if page.items else None
         why = last.content.strip()[-400:] if last is not None and last.role == "assistant" else ""
         return {
@@ -195,12 +319,13 @@ class UserContext:
         }
 
     def _agent_name(self, agent_id: str) -> str:
-        found = self.app.agents.get(agent_id)
-        return found.names.get(self.app.texts.resolve(self.user.locale), found.name) if found else agent_id
+        found = self.agents.all(self.hooks.visible()).get(agent_id)
+        return found.title(self.app.texts.resolve(self.user.locale)) if found else agent_id
 
     def _request_changed(self, request: HumanRequest) -> None:
         kind = "approval_required" if request.status == "pending" else "approval_resolved"
         self.feed.emit(request.conversation, {"type": kind, "request": self.request_view(request)})
+        self.loop_events.request_changed(request.conversation, kind, self.request_view(request))
         self._later(f"inbox {request.id}", self._tell_inbox(request.conversation))
 
     async def _tell_inbox(self, conversation: str) -> None:
@@ -218,6 +343,7 @@ class UserContext:
         self._tell_conversation(conversation)
 
     def _ended(self, conversation: str, last: LastTurn) -> None:
+        self.prompts.touch(conversation)
         self._later(conversation, self._store_turn(conversation, last))
 
     async def _store_turn(self, conversation: str, last: LastTurn) -> None:
@@ -225,7 +351,7 @@ class UserContext:
         await self.conversations.ended(conversation, last if last.error is not None else None, unread=not watched)
         self._tell_conversation(conversation)
 
-    def _later(self, key: str, work: Coroutine[Any, Any, None]) -> None:
+    def _later(self, key: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run ``work`` after earlier work of the same key, in order, off the turn's path."""
         before = self._last.get(key)
 
@@ -240,6 +366,7 @@ class UserContext:
         task = self.app.supervisor.spawn(f"user:{self.user.id}", chained())
         self._last[key] = task
         task.add_done_callback(lambda done: self._last.pop(key, None) if self._last.get(key) is done else None)
+        return task
 
     def _tell_conversation(self, conversation: str) -> None:
         """Tell every client of a conversation's row, a moment later and once for several changes: it is for lists."""
@@ -273,6 +400,11 @@ class UserContext:
             "model": row.model,
         }
 
+    async def message_counts(self, conversations: list[str]) -> dict[str, int]:
+        """How many messages each conversation's visible branch has; those without any are left out."""
+        counts = await self.store.message_counts([ConversationId(conversation) for conversation in conversations])
+        return {str(conversation): count for conversation, count in counts.items()}
+
     async def create(self, *, client_id: str | None, title: str, model: str | None) -> Conversation:
         if model is not None:
             self.app.catalogue.find(model)
@@ -302,6 +434,12 @@ class UserContext:
         self.feed.broadcast({"type": "conversation_deleted", "id": conversation})
         self.feed.broadcast({"type": "inbox_changed", "pending": await self.requests.pending()})
         self.feed.forget(conversation)
+        self.loop_events.forget(conversation)
+        self.prompts.forget(conversation)
+        about = {"user": self.user, "conversation": conversation}
+        telling = self.hooks.tell("skald_conversation_deleted", about, timeout=USER_HOOK_SECONDS)
+        told = self._later(f"turn {conversation}", telling)  # after what plugins hear of its last turn
+        await asyncio.wait({told}, timeout=USER_HOOK_SECONDS)
 
     async def _session(self, conversation: str) -> Session:
         """The loop's session of an existing conversation of this user. Raises NotFound."""
@@ -311,11 +449,16 @@ class UserContext:
     async def send(
         self, conversation: str, content: str, *, client_id: str, attachments: tuple[Attachment, ...] = ()
     ) -> dict[str, Any]:
-        """Store once and answer; the view tells whether it is a message already or waits."""
-        self._check_text(content, attachments)
+        """Store once and answer; the view tells whether it is a message already or waits.
+
+        Raises BadInput, with nothing stored, for what is empty or too long, for a slash command that cannot be carried out
+        and for words a plugin refuses.
+        """
+        self.check_text(content, attachments)
         session = await self._session(conversation)
         async with self._locks.setdefault(conversation, asyncio.Lock()):
-            sent = await session.send(content, client_id=client_id, attachments=attachments)
+            more = await self._prepare(conversation, content, attachments, client_id)
+            sent = await session.send(content, client_id=client_id, attachments=attachments, metadata=more)
         await self.conversations.name_if_untitled(conversation, content)
         if sent.message_id is not None:
             message = await self.agent.store.message(sent.message_id)
@@ -324,8 +467,30 @@ class UserContext:
         queued = self.views.queued(waiting)
         return {"message": None, "queued": queued[0] if queued else None, "known": sent.existing}
 
+    async def _prepare(
+        self, conversation: str, content: str, attachments: tuple[Attachment, ...] = (), client_id: str = ""
+    ) -> dict[str, Any]:
+        """What models read besides, or instead of, a person's words: stored with the message, so that every later request
+        for it says the same. What is sent a second time, because no answer arrived, is not asked about again."""
+        known = self._prepared.get((conversation, client_id))
+        if client_id and known is not None:
+            return known
+        more: dict[str, Any] = {}
+        expanded = await self.commands.expand(self.user, conversation, content)
+        if expanded is not None:
+            more["prompt"] = expanded
+        context = await self.turn_hooks.context_for(conversation, content, attachments)
+        if context:
+            more["hook_context"] = context
+        if client_id:
+            self._prepared[conversation, client_id] = more
+            while len(self._prepared) > REMEMBERED:
+                del self._prepared[next(iter(self._prepared))]
+        return more
+
     @staticmethod
-    def _check_text(content: str, attachments: tuple[Attachment, ...] = ()) -> None:
+    def check_text(content: str, attachments: tuple[Attachment, ...] = ()) -> None:
+        """Raises BadInput for a message that is too long or says nothing."""
         if len(content) > MAX_MESSAGE:
             error = BadInput("The message is too long.", code="message_too_large", limit="1,000,000")
             error.status = 413
@@ -333,8 +498,8 @@ class UserContext:
         if not content.strip() and not attachments:
             raise BadInput("The message is empty.", code="empty_message")
 
-    async def stop(self, conversation: str) -> bool:
-        return await (await self._session(conversation)).stop("stopped by the person")
+    async def stop(self, conversation: str, reason: str = "") -> bool:
+        return await (await self._session(conversation)).stop(reason or "stopped by the person")
 
     async def retry(self, conversation: str) -> None:
         session = await self._session(conversation)
@@ -348,13 +513,16 @@ class UserContext:
             await session.continue_()
 
     async def edit(self, conversation: str, message_id: int, content: str, *, client_id: str) -> None:
-        self._check_text(content)
+        self.check_text(content)
         session = await self._session(conversation)
         message = await self._message(conversation, message_id)
         if message.role != "user":
             raise BadInput("Only your own messages can be edited.", code="not_editable")
+        if session.running:
+            raise Conflict("This conversation has a turn running; wait for it or stop it.", code="busy")
+        more = await self._prepare(conversation, content, message.attachments, client_id)
         with _busy():
-            session.edit(message, content, client_id=client_id)
+            session.edit(message, content, client_id=client_id, metadata=more)
         self._history_changed(conversation)
 
     async def regenerate(self, conversation: str, message_id: int) -> None:
@@ -375,6 +543,10 @@ class UserContext:
         with _busy():
             return await session.compact()
 
+    def history_changed(self, conversation: str) -> None:
+        """Tell every client that messages it has may be gone or in another place."""
+        self._history_changed(conversation)
+
     def _history_changed(self, conversation: str) -> None:
         self.feed.emit(conversation, {"type": "history_changed"})
 
@@ -386,10 +558,10 @@ class UserContext:
         return message
 
     async def edit_queued(self, conversation: str, queued: int, content: str) -> None:
-        self._check_text(content)
+        self.check_text(content)
         session = await self._session(conversation)
         try:
-            await session.edit_queued(queued, content)
+            await session.edit_queued(queued, content, metadata=await self._prepare(conversation, content))
         except (ConfigError, StoreError):
             raise Conflict("This message was sent or deleted meanwhile.", code="not_queued") from None
 
@@ -430,12 +602,26 @@ class UserContext:
         for payload in [snapshot, *missed] if snapshot is not None else missed:
             subscriber.push(payload)
 
+    async def follow(self, subscriber: Subscriber, conversation: str, epoch: str | None, after: int | None) -> None:
+        """The same for the loop's own events."""
+        await self.conversations.get(conversation)
+        session = self.agent.session(conversation)
+
+        async def requests() -> list[dict[str, Any]]:
+            pending = await self.requests.list(status="pending", conversation=conversation)
+            return [self.request_view(r) for r in reversed(pending)]
+
+        await self.loop_events.follow(subscriber, conversation, epoch, after, live=session.live, requests=requests)
+
     async def _snapshot(self, conversation: str) -> tuple[int, bytes]:
         """The conversation as of an event number; messages stored after it may be in it already."""
         session = self.agent.session(conversation)
         seq = self.feed.seq(conversation)
         live = session.live()
         messages, has_more = await self.history(conversation, before=None, limit=SNAPSHOT_MESSAGES)
+        for call in (call for message in messages for call in message["calls"]):
+            if (progress := self.translator.working(call["id"])) is not None:
+                call["progress"] = progress
         pending = await self.requests.list(status="pending", conversation=conversation)
         row = await self.conversations.get(conversation)
         streaming = live is not None and live.phase in {"model", "starting"}

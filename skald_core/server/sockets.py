@@ -6,13 +6,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from http.cookies import SimpleCookie
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 from litestar.types import Receive, Scope, Send
 
 from skald_core.errors import SkaldError
 from skald_core.runtime.feed import Subscriber
+from skald_core.runtime.loop_events import channel_of
 from skald_core.server.guards import COOKIE
 
 if TYPE_CHECKING:
@@ -33,10 +34,12 @@ class _Subscribe(msgspec.Struct, tag="subscribe"):
     conversation: Id
     epoch: Id | None = None
     after: int | None = None
+    events: Literal["client", "loop"] = "client"
 
 
 class _Unsubscribe(msgspec.Struct, tag="unsubscribe"):
     conversation: Id
+    events: Literal["client", "loop"] = "client"
 
 
 class _Pong(msgspec.Struct, tag="pong"):
@@ -76,11 +79,13 @@ class Sockets:
             await send({"type": "websocket.close", "code": 4401, "reason": "not signed in"})
             return
         await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
-        await self._serve(context, receive, send)
+        await self._serve(context, token, receive, send)
 
-    async def _serve(self, context: UserContext, receive: Receive, send: Send) -> None:
+    async def _serve(self, context: UserContext, token: str | None, receive: Receive, send: Send) -> None:
         subscriber = Subscriber()
         context.feed.attach(subscriber)
+        if await self._app.authenticate(token) is None:  # it ended after it was checked and before it could be closed
+            subscriber.close("signed_out")
         hello = {"type": "hello", "epoch": context.feed.epoch, "user": context.user.id}
         subscriber.push(msgspec.json.encode(hello))
         writer = asyncio.create_task(self._write(subscriber, send), name="socket-write")
@@ -108,11 +113,14 @@ class Sockets:
         self, context: UserContext, subscriber: Subscriber, command: _Subscribe | _Unsubscribe | _Pong | _Ping
     ) -> None:
         match command:
-            case _Subscribe(conversation, epoch, after):
+            case _Subscribe(conversation, epoch, after, events):
                 if len(subscriber.conversations) >= MAX_SUBSCRIPTIONS:
                     subscriber.conversations.clear()
                 try:
-                    await context.subscribe(subscriber, conversation, epoch, after)
+                    if events == "loop":
+                        await context.follow(subscriber, conversation, epoch, after)
+                    else:
+                        await context.subscribe(subscriber, conversation, epoch, after)
                 except SkaldError as error:
                     subscriber.push(
                         msgspec.json.encode(
@@ -124,8 +132,8 @@ class Sockets:
                             }
                         )
                     )
-            case _Unsubscribe(conversation):
-                subscriber.conversations.discard(conversation)
+            case _Unsubscribe(conversation, events):
+                subscriber.conversations.discard(channel_of(conversation) if events == "loop" else conversation)
             case _Ping():
                 subscriber.push(b'{"type":"pong"}')
             case _Pong():

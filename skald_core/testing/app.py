@@ -88,6 +88,15 @@ class TestClient:
     async def post(self, path: str, body: Any = None) -> Any:
         return await self._checked("POST", path, {} if body is None else body)
 
+    async def put(self, path: str, body: Any = None) -> Any:
+        return await self._checked("PUT", path, {} if body is None else body)
+
+    async def patch(self, path: str, body: Any = None) -> Any:
+        return await self._checked("PATCH", path, {} if body is None else body)
+
+    async def delete(self, path: str) -> None:
+        await self._checked("DELETE", path, None)
+
     async def _checked(self, method: str, path: str, body: Any) -> Any:
         answer = await self.request(method, path, body)
         assert answer.is_success, f"{method} {path}: {answer.status_code} {answer.text}"

@@ -9,7 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
@@ -30,11 +30,15 @@ __all__ = ("ModelCall", "ModelCaller")
 MAX_ERROR_BODY = 256 * 1024
 MAX_LESSONS = 5
 """How often one call is sent again because the server refused something that can be left out or put otherwise."""
-_REFUSALS = (400, 422)
 
 
 class ModelCall(ABC):
-    """One request in the words of its server's API. A provider makes one for each call; :class:`ModelCaller` runs it."""
+    """One request in the words of its server's API. A provider makes one for each call; :class:`ModelCaller` runs it.
+
+    ``refusals`` are the HTTP statuses :meth:`learn` can make something of.
+    """
+
+    refusals: ClassVar[frozenset[int]] = frozenset({400, 422})
 
     def __init__(self, request: ModelRequest, failures: ServerFailures) -> None:
         self.request = request
@@ -52,10 +56,14 @@ class ModelCall(ABC):
         """Headers of this request beside those of every one. Asked for right after :meth:`body`."""
         return {}
 
+    def path(self) -> str:
+        """Where this request goes, when not to the caller's own path. Asked for right after :meth:`body`."""
+        return ""
+
     @abstractmethod
     def learn(self, refusal: Failure, body: Mapping[str, Any]) -> None:
-        """Adjust to a refusal (HTTP 400 or 422) of ``body``. When the body or the headers are then other ones, the request
-        is sent again, without a retry being counted."""
+        """Adjust to a refusal of ``body`` with a status of :attr:`refusals`. When the path, the body or the headers are then
+        other ones, the request is sent again, without a retry being counted."""
 
     @abstractmethod
     def read(self, response: httpx.Response) -> AsyncGenerator[StreamEvent, None]:
@@ -70,13 +78,18 @@ class ModelCall(ABC):
 class _Sent(msgspec.Struct, frozen=True):
     """A request as it goes out."""
 
+    url: str
     body: dict[str, Any]
     content: bytes
     headers: Mapping[str, str]
 
+    def differs(self, other: _Sent) -> bool:
+        return (self.url, self.content, self.headers) != (other.url, other.content, other.headers)
+
 
 class ModelCaller:
-    """Runs calls to one endpoint, at the ``path`` of ``address``, with ``headers`` in each; keeps the connections.
+    """Runs calls to one server, at the ``path`` of ``address`` unless a call names another, with ``headers`` in each; keeps
+    the connections.
 
     ``timeout`` is the longest silence from the server and ``connect_timeout`` the longest wait for a connection, both in
     seconds. ``log`` is the plugin's logger. ``sleep``, ``clock`` (seconds since the epoch) and ``jitter`` (0 up to 1) are
@@ -98,8 +111,8 @@ class ModelCaller:
         clock: Callable[[], float] = time.time,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        self._label = address.label
-        self._url = address.url(path)
+        self._address = address
+        self._path = path
         self._headers = {
             **headers,
             "Content-Type": "application/json",
@@ -143,12 +156,14 @@ class ModelCaller:
             # Outside of the handler, so that what is raised or awaited from here on drags no exception along.
             if committed:
                 raise failure.error
-            if failure.error.status in _REFUSALS and lessons < self._max_lessons:
+            if failure.error.status in call.refusals and lessons < self._max_lessons:
                 # Another call may have learnt the same meanwhile: what counts is whether the request is another now.
                 call.learn(failure, sent.body)
                 adjusted = await self._build(call)
-                if adjusted.content != sent.content or adjusted.headers != sent.headers:
-                    self._log.info("%s: adjusted the request for %s after a refusal", self._label, call.request.model)
+                if adjusted.differs(sent):
+                    self._log.info(
+                        "%s: adjusted the request for %s after a refusal", self._address.label, call.request.model
+                    )
                     sent = adjusted
                     lessons += 1
                     continue
@@ -156,7 +171,7 @@ class ModelCaller:
             if wait is None:
                 raise failure.error
             retries += 1
-            self._log.info("%s: %s; trying again in %.1f s", self._label, failure.error.kind, wait)
+            self._log.info("%s: %s; trying again in %.1f s", self._address.label, failure.error.kind, wait)
             await self._sleep(wait)
 
     async def close(self) -> None:
@@ -168,12 +183,13 @@ class ModelCaller:
 
     def _sent(self, call: ModelCall) -> _Sent:
         body = call.body()
-        headers = call.headers()
+        headers, path = call.headers(), call.path() or self._path
         try:
             content = encode_body(body)
         except (TypeError, ValueError, RecursionError) as error:
             raise ConfigError(f"The extra settings of {call.request.model!r} cannot be sent as JSON: {error}") from None
-        return _Sent(body, content, {**self._headers, **headers} if headers else self._headers)
+        url = self._address.url(path)
+        return _Sent(url, body, content, {**self._headers, **headers} if headers else self._headers)
 
     async def _attempt(self, call: ModelCall, sent: _Sent) -> AsyncGenerator[StreamEvent, None]:
         import httpx
@@ -182,7 +198,7 @@ class ModelCaller:
         problem: httpx.HTTPError | None = None
         seen = False
         try:
-            async with self._client.post(self._url, content=sent.content, headers=sent.headers) as response:
+            async with self._client.post(sent.url, content=sent.content, headers=sent.headers) as response:
                 if response.status_code != 200:
                     text = await read_capped(response.aiter_bytes(), MAX_ERROR_BODY)
                     raise Failed(failures.from_answer(response.status_code, response.headers, text, self._clock()))

@@ -65,14 +65,15 @@ class ServerFailures(ABC):
     that differ: ``field`` is what people know the address's setting as, ``quicker`` what helps against slowness, ``paths``
     endings of the API's own paths, left off a redirect's target, ``html_errors`` statuses below 500 that mean what they say
     though they come as a web page (some proxies do that), ``drop_wait`` the seconds to wait when the server dropped the
-    connection without an answer (None: as after other failures).
+    connection without an answer (None: as after other failures). That is most often a connection kept open from the call
+    before, which the server was just closing, so it is tried again at once.
     """
 
     field: ClassVar[str] = "base URL"
     quicker: ClassVar[str] = "a faster model"
     paths: ClassVar[tuple[str, ...]] = ()
     html_errors: ClassVar[frozenset[int]] = frozenset({401, 402, 403, 408, 429})
-    drop_wait: ClassVar[float | None] = None
+    drop_wait: ClassVar[float | None] = 0.0
 
     def __init__(self, at: ServerAddress, secret: str = "", model: str = "") -> None:
         self.at = at

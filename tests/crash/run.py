@@ -1,10 +1,11 @@
 """Kills a conversation with SIGKILL at every store write in turn, restarts it, and checks what became of it.
 
-One scripted conversation (two parallel reads, a write that waits for approval, a command that must not run twice, a
-sub-agent, a compaction, a streamed answer, a message queued meanwhile) runs in a real child process on an encrypted store.
-For every commit of the database's writer the child dies in two ways: between the statements and the COMMIT, and right
-after the COMMIT, before anybody hears of it. A second child then opens the same files, recovers and drives the
-conversation to its end. Where the store writes is thus where it dies; what the tools did to the world is on disk, too.
+One scripted conversation (two parallel reads, a write that waits for approval between a read and a command in one round, a
+command that must not run twice, a sub-agent, a compaction, a streamed answer, a message queued meanwhile) runs in a real
+child process on an encrypted store. For every commit of the database's writer the child dies in two ways: between the
+statements and the COMMIT, and right after the COMMIT, before anybody hears of it. A second child then opens the same files,
+recovers and drives the conversation to its end. Where the store writes is thus where it dies; what the tools did to the world
+is on disk, too.
 
 Counted over all points, in the one JSON object of the last line:
 
@@ -106,7 +107,11 @@ class Model(ScriptedProvider):
                 call("read", {"name": "a"}, id="ra"), call("read", {"name": "b"}, id="rb"), say="First I read."
             )
         if "write_note" not in names:
-            return calls(call("write_note", {"text": "n"}, id="w"))
+            return calls(
+                call("read", {"name": "c"}, id="rc"),
+                call("write_note", {"text": "n"}, id="w"),
+                call("stamp", {}, id="s"),
+            )
         if "run_command" not in names:
             return calls(call("run_command", {"command": "c"}, id="c"))
         if "execute_subtask" not in names:
@@ -141,7 +146,13 @@ def tools(world: World, go: asyncio.Event) -> list[Tool]:
         world.add("ran run_command")
         return f"ran {command}"
 
-    return [read, write_note, run_command, DelegateTool({"helper": "looks"})]
+    @tool(scope="exec")
+    async def stamp() -> str:
+        """Put a stamp on it."""
+        world.add("ran stamp")
+        return "stamped"
+
+    return [read, write_note, run_command, stamp, DelegateTool({"helper": "looks"})]
 
 
 @tool(scope="read", restart_hint="rerun")
@@ -286,7 +297,7 @@ def differences(undisturbed: list[Any], found: list[Any]) -> list[str]:
         if not partial and (want[1], want[2]) != (have[1], have[2]):
             problems.append(f"message {number}: {have[1]} {have[2][:40]!r} instead of {want[1]} {want[2][:40]!r}")
         for one, other in zip(want[4], have[4], strict=False):
-            interrupted = other[4] == "interrupted" and other[0] in ("write_note", "run_command")
+            interrupted = other[4] == "interrupted" and other[0] in ("write_note", "run_command", "stamp")
             if one[:2] != other[:2] or (one != other and not interrupted):
                 problems.append(f"message {number}: call {other} instead of {one}")
         if len(want[4]) != len(have[4]):

@@ -141,7 +141,7 @@ async def test_a_suspended_user_is_out_on_the_next_request(world: World) -> None
     made = await world.users.create(username="ada", password=PASSWORD, role="member")
     token = await world.sessions.issue(made.user, made.token_version)
     assert await world.sessions.check(token) is not None
-    await world.users.set_active(made.user.id, False)
+    await world.users.change(made.user.id, active=False)
     assert await world.sessions.check(token) is None
     assert await world.users.verify("ada", PASSWORD) is None
 

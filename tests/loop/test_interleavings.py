@@ -42,6 +42,7 @@ ANSWERS: dict[str, Callable[[], Step]] = {
     "two reads": lambda: calls(call("look", {}), call("look", {}), say="looking"),
     "mixed": lambda: calls(call("look", {}), call("once", {}), call("nowhere", {}), call("look", "{")),
     "asked": lambda: calls(call("asked", {}), call("look", {})),
+    "asked between": lambda: calls(*(call(name, {}) for name in ("look", "asked", "once", "look", "wide", "asked"))),
     "down": lambda: fail(ServerError("down")),
     "cut": lambda: cut("begun ", error=NetworkError("cut")),
     "nothing": lambda: Step(),
@@ -117,7 +118,7 @@ class Person:
         self._world = world
 
     async def judge(self, pending: Any) -> list[Verdict]:
-        return [Ask("may it?") if item.tool.name == "asked" else Allow() for item in pending]
+        return [Ask("may it?") if item.tool.name in ("asked", "wide") else Allow() for item in pending]
 
     async def ask(self, pending: PendingCall, verdict: Ask) -> Allow | Deny | Suspend:
         await self._world.pause()
@@ -149,6 +150,7 @@ def born(store: Store, world: World, problems: list[AssertionError]) -> Agent:
         Act("look", world, scope="read", parallel_safe=True, restart_hint="rerun"),
         Act("once", world),
         Act("asked", world),
+        Act("wide", world, parallel_safe=True),
     ]
     agent = Agent(
         provider=Model(world), model="m", tools=tools, gate=Person(world), store=store, limits=Limits(rounds=8),
@@ -231,7 +233,7 @@ async def live(store: Store, script: list[tuple[str, int]], world: World) -> Non
 
 async def settle(session: Session) -> None:
     """Until nothing runs, nothing waits, and no call is suspended."""
-    for _ in range(40):
+    for _ in range(200):
         await session.wait()
         waiting = await session._store.open_calls(session.conversation)
         for made in waiting:

@@ -25,7 +25,9 @@ const PAGES = {
   models: () => import("./pages/models.js"),
   plugins: () => import("./pages/plugins.js"),
   plugin: () => import("./pages/plugin-detail.js"),
+  users: () => import("./pages/users.js"),
   profile: () => import("./pages/profile.js"),
+  "my-plugins": () => import("./pages/my-plugins.js"),
   page: () => import("./pages/plugin-host.js"),
 };
 
@@ -289,6 +291,10 @@ export class SkaldApp extends SkElement {
         return html`<sk-plugins-page></sk-plugins-page>`;
       case "plugin":
         return html`<sk-plugin-detail .pluginId=${route.params.id}></sk-plugin-detail>`;
+      case "users":
+        return html`<sk-users-page></sk-users-page>`;
+      case "my-plugins":
+        return html`<sk-my-plugins-page .pluginId=${route.params.id ?? null}></sk-my-plugins-page>`;
       case "profile":
         return html`<sk-profile-page></sk-profile-page>`;
       case "page":

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from anthropic_testkit import Make, RawServer, Wire
+from anthropic_testkit import Make
 
 from skald_anthropic.address import parse_address
 from skald_anthropic.kind import AnthropicMessages
 from skald_anthropic.known import family_of, known_info, version_of
 from skald_anthropic.listing import list_models, read_model
 from skald_core.api import AuthError, ConfigError, ModelError, ModelGoneError, ModelInfo, ProtocolError, Provider
+from skald_core.testing.servers import RawServer, Wire
 
 # --- names -------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 import pytest
-from anthropic_testkit import INFO, READ_FILE, ask, user
+from anthropic_testkit import INFO, ask
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,6 +27,7 @@ from skald_core.api import (
     WireMessage,
     encode_body,
 )
+from skald_core.testing.servers import READ_FILE, user
 
 MARK = {"type": "ephemeral"}
 THOUGHT = {"type": "thinking", "thinking": "Let me see.", "signature": "c2ln"}

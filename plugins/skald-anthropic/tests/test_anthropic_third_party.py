@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from anthropic_testkit import READ_FILE, Make, ask, collect, read_into
+from anthropic_testkit import Make, ask
 
 from skald_anthropic.address import parse_address
 from skald_anthropic.listing import list_models
@@ -29,6 +29,7 @@ from skald_core.api import (
     TextDelta,
     WireMessage,
 )
+from skald_core.testing.servers import READ_FILE, read_all, read_into
 
 
 def said(events: list[StreamEvent]) -> str:
@@ -40,7 +41,7 @@ def said(events: list[StreamEvent]) -> str:
 
 async def test_text_streams_in_pieces(fakellm: str, make: Make) -> None:
     """A plain answer comes as a start, its words, and one end."""
-    events = await collect(make(fakellm), ask("Hello"))
+    events = await read_all(make(fakellm), ask("Hello"))
     assert isinstance(events[0], MessageStart)
     assert said(events) == "Hello, how can I help?"
     assert sum(isinstance(event, TextDelta) for event in events) > 3, "it was streamed, not delivered at once"
@@ -51,7 +52,7 @@ async def test_a_conversation_with_two_parallel_calls(fakellm: str, make: Make) 
     """Calls arrive with ids and whole arguments; their results, sent back, lead to the answer."""
     provider = make(fakellm)
     request = ask("What is on my groceries list?", tools=(READ_FILE,))
-    events = await collect(provider, request)
+    events = await read_all(provider, request)
     starts = [event for event in events if isinstance(event, CallStart)]
     assert [call.name for call in starts] == ["read_file", "read_file"]
     arguments = {
@@ -65,7 +66,7 @@ async def test_a_conversation_with_two_parallel_calls(fakellm: str, make: Make) 
 
     calls = WireMessage("assistant", tuple(CallPart(i, "read_file", text) for i, text in arguments.items()))
     results = WireMessage("tool", tuple(ResultPart(i, "milk and eggs") for i in arguments))
-    again = await collect(provider, ask(tools=(READ_FILE,), messages=(*request.messages, calls, results)))
+    again = await read_all(provider, ask(tools=(READ_FILE,), messages=(*request.messages, calls, results)))
     assert said(again) == "You need milk and eggs."
 
 
@@ -83,7 +84,7 @@ def patient(make: Make, llmock):  # type: ignore[no-untyped-def]  # llmock's own
 async def test_llmock_plain_answer_with_usage(patient, llmock) -> None:  # type: ignore[no-untyped-def]
     """The body is one llmock accepts, and usage arrives."""
     llmock.reply("All is well.")
-    events = await collect(patient, ask("Report"))
+    events = await read_all(patient, ask("Report"))
     assert said(events) == "All is well."
     end = events[-1]
     assert isinstance(end, MessageEnd)
@@ -96,7 +97,7 @@ async def test_llmock_plain_answer_with_usage(patient, llmock) -> None:  # type:
 async def test_llmock_tool_call_with_fragmented_arguments(patient, llmock) -> None:  # type: ignore[no-untyped-def]
     """llmock cuts arguments into pieces of twelve characters."""
     llmock.call_tool("read_file", {"path": "a/rather/long/path/to/a/file.md"})
-    events = await collect(patient, ask("Read it", tools=(READ_FILE,)))
+    events = await read_all(patient, ask("Read it", tools=(READ_FILE,)))
     pieces = [event.text for event in events if isinstance(event, CallDelta)]
     assert len(pieces) > 2
     assert "".join(pieces) == '{"path": "a/rather/long/path/to/a/file.md"}'
@@ -108,7 +109,7 @@ async def test_llmock_retries_with_growing_waits(patient, llmock, status: int, t
     """Failures, then an answer; llmock finds no fault with the waits between."""
     llmock.fail(status, times=times)
     llmock.reply("At last.")
-    assert said(await collect(patient, ask("Try"))) == "At last."
+    assert said(await read_all(patient, ask("Try"))) == "At last."
     llmock.assert_resilient(strict=True)
     assert len(llmock.requests) == times + 1
 
@@ -117,7 +118,7 @@ async def test_llmock_retry_after_is_kept(patient, llmock) -> None:  # type: ign
     """A wait the server asked for is not cut short."""
     llmock.rate_limit(times=2, retry_after=0.4)
     llmock.reply("Thanks for waiting.")
-    assert said(await collect(patient, ask("Try"))) == "Thanks for waiting."
+    assert said(await read_all(patient, ask("Try"))) == "Thanks for waiting."
     llmock.assert_resilient(strict=True)
 
 
@@ -135,7 +136,7 @@ async def test_llmock_refusals_are_not_repeated(patient, llmock, status: int, er
     """What can never succeed is sent once."""
     llmock.fail(status, times=5)
     with pytest.raises(error):
-        await collect(patient, ask("Try"))
+        await read_all(patient, ask("Try"))
     assert len(llmock.requests) == 1
     llmock.assert_resilient(strict=True)
 
@@ -144,7 +145,7 @@ async def test_llmock_context_overflow(patient, llmock) -> None:  # type: ignore
     """In Anthropic's words, it is a context error, which the loop may answer with a compaction."""
     llmock.context_overflow()
     with pytest.raises(ContextLengthError, match="Compact it"):
-        await collect(patient, ask("Try"))
+        await read_all(patient, ask("Try"))
     llmock.assert_resilient(strict=True)
 
 
@@ -152,7 +153,7 @@ async def test_llmock_outage_ends_after_the_retries(patient, llmock) -> None:  #
     """A server that stays down gets four attempts in all, then one clear error."""
     llmock.outage(status=502)
     with pytest.raises(ServerError, match="Try again in a moment"):
-        await collect(patient, ask("Try"))
+        await read_all(patient, ask("Try"))
     assert len(llmock.requests) == 4
     llmock.assert_resilient()
 
@@ -162,7 +163,7 @@ async def test_llmock_stream_faults_before_output_are_retried(patient, llmock, f
     """One event in, which is only the start, nothing was shown yet: the call is repeated and nobody notices."""
     llmock.reply("Second time lucky.", times=None)
     getattr(llmock.pace(20), fault)(after_chunks=1)  # paced, so that llmock sees that nobody reads on
-    assert said(await collect(patient, ask("Try"))) == "Second time lucky."
+    assert said(await read_all(patient, ask("Try"))) == "Second time lucky."
     assert len(llmock.requests) == 2
     llmock.assert_resilient(strict=True)
 
@@ -180,7 +181,7 @@ async def test_llmock_stream_faults_after_output_surface(patient, llmock, fault:
         await read_into(shown, patient, ask("Try"))
     assert said(shown).startswith("One")
     assert len(llmock.requests) == 1
-    assert said(await collect(patient, ask("Try"))) == "One two three four."
+    assert said(await read_all(patient, ask("Try"))) == "One two three four."
     llmock.assert_resilient(strict=True)
 
 

@@ -12,23 +12,7 @@ import socket
 from typing import Any
 
 import pytest
-from anthropic_testkit import (
-    READ_FILE,
-    Make,
-    RawServer,
-    Waits,
-    Wire,
-    ask,
-    closed,
-    collect,
-    delta,
-    ended,
-    opened,
-    read_into,
-    start,
-    text_block,
-    user,
-)
+from anthropic_testkit import Make, ask, closed, delta, ended, opened, start, text_block
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -61,6 +45,7 @@ from skald_core.api import (
     Usage,
     WireMessage,
 )
+from skald_core.testing.servers import READ_FILE, RawServer, Waits, Wire, read_all, read_into, user
 
 KEY = "sk-ant-test-0123456789abcdef"
 PING = {"type": "ping"}
@@ -90,7 +75,7 @@ hello = says(start(input_tokens=3), *text_block(0, "Hello"), *ended())
 async def failing(provider: Any, request: Any = None) -> ModelError:
     """The error of a call that shows nothing."""
     with pytest.raises(ModelError) as caught:
-        await collect(provider, request or ask())
+        await read_all(provider, request or ask())
     error = caught.value
     assert error.__cause__ is None
     assert error.__context__ is None
@@ -105,7 +90,7 @@ async def failing(provider: Any, request: Any = None) -> ModelError:
 async def test_headers_and_path(raw: RawServer, make: Make) -> None:
     """Key and version in their headers, nothing compressed, the base URL's path kept and what is too much of it not."""
     raw.answer(hello)
-    await collect(make(f"{raw.url}/proxy/v1/messages", api_key=f" {KEY} "), ask())
+    await read_all(make(f"{raw.url}/proxy/v1/messages", api_key=f" {KEY} "), ask())
     heard = raw.heard[0]
     assert (heard.method, heard.path) == ("POST", "/proxy/v1/messages")
     assert heard.headers["x-api-key"] == KEY
@@ -118,7 +103,7 @@ async def test_headers_and_path(raw: RawServer, make: Make) -> None:
 async def test_betas_go_into_the_header(raw: RawServer, make: Make) -> None:
     """And a local server without a key gets no empty one."""
     raw.answer(hello)
-    await collect(make(raw.url), ask(extra={"betas": ["a-2026-01-01", "b"]}))
+    await read_all(make(raw.url), ask(extra={"betas": ["a-2026-01-01", "b"]}))
     assert raw.heard[0].headers["anthropic-beta"] == "a-2026-01-01,b"
     assert not {"x-api-key", "authorization"} & set(raw.heard[0].headers)
 
@@ -151,7 +136,7 @@ async def test_thoughts_text_calls_and_usage(raw: RawServer, make: Make) -> None
     )
     provider = make(raw.url)
     request = ask(tools=(READ_FILE,))
-    events = await collect(provider, request)
+    events = await read_all(provider, request)
     assert events == [
         MessageStart("claude-x"),
         ReasoningDelta("Let me "),
@@ -185,7 +170,7 @@ async def test_thoughts_text_calls_and_usage(raw: RawServer, make: Make) -> None
     ]
     back = WireMessage("assistant", stored(events), end_of(events).metadata)
     results = WireMessage("tool", (ResultPart("toolu_1", "x"), ResultPart("toolu_2", "y")))
-    await collect(provider, ask(messages=(*request.messages, back, results), tools=(READ_FILE,)))
+    await read_all(provider, ask(messages=(*request.messages, back, results), tools=(READ_FILE,)))
     assert [b["type"] for b in raw.heard[1].body["messages"][1]["content"]] == [
         "thinking",
         "redacted_thinking",
@@ -221,10 +206,10 @@ async def test_text_that_goes_on_after_a_thought(raw: RawServer, make: Make) -> 
         hello,
     )
     provider = make(raw.url)
-    events = await collect(provider, ask())
+    events = await read_all(provider, ask())
     assert text_of(events) == "First.\n\nSecond."
     back = WireMessage("assistant", stored(events), end_of(events).metadata)
-    await collect(provider, ask(messages=(user("x"), back, user("y"))))
+    await read_all(provider, ask(messages=(user("x"), back, user("y"))))
     assert raw.heard[1].body["messages"][1]["content"] == [
         {"type": "text", "text": "First."},
         {"type": "thinking", "thinking": "Hm.", "signature": "cw"},
@@ -235,7 +220,7 @@ async def test_text_that_goes_on_after_a_thought(raw: RawServer, make: Make) -> 
 async def test_two_blocks_of_text_side_by_side_are_one(raw: RawServer, make: Make) -> None:
     """Citations cut sentences into blocks; nothing is put between those."""
     raw.answer(says(start(), *text_block(0, "The sky"), *text_block(1, " is blue."), *ended()))
-    events = await collect(make(raw.url), ask())
+    events = await read_all(make(raw.url), ask())
     assert text_of(events) == "The sky is blue."
     assert end_of(events).metadata is None
 
@@ -252,7 +237,7 @@ async def test_thoughts_that_are_not_shown(raw: RawServer, make: Make) -> None:
             *ended(),
         )
     )
-    end = end_of(await collect(make(raw.url), ask(model="claude-opus-5-20260724")))
+    end = end_of(await read_all(make(raw.url), ask(model="claude-opus-5-20260724")))
     assert end.metadata == {
         "anthropic": {
             "model": "claude-opus-5",
@@ -281,14 +266,14 @@ async def test_thoughts_that_are_not_shown(raw: RawServer, make: Make) -> None:
 async def test_stop_reasons(raw: RawServer, make: Make, reason: str | None, stop: str) -> None:
     """Each word of the API; one that is not known is not passed off as a good end."""
     raw.answer(says(start(), *text_block(0, "Hi"), *ended(reason)))
-    assert end_of(await collect(make(raw.url), ask())).stop_reason == stop
+    assert end_of(await read_all(make(raw.url), ask())).stop_reason == stop
 
 
 async def test_calls_win_over_the_end_of_the_turn(raw: RawServer, make: Make) -> None:
     """Some servers say end_turn although there are calls to run."""
     call = [opened(0, "tool_use", id="t", name="read_file", input={"path": "a"}), closed(0)]
     raw.answer(says(start(), *call, *ended("end_turn")))
-    events = await collect(make(raw.url), ask())
+    events = await read_all(make(raw.url), ask())
     assert end_of(events).stop_reason == "tool_use"
     assert CallDelta("t", '{"path":"a"}') in events, "arguments that came at once"
 
@@ -302,10 +287,10 @@ async def test_a_call_cut_by_the_cap_is_not_ended(raw: RawServer, make: Make) ->
     ]
     raw.answer(says(start(), *call, *ended("max_tokens")), says(start(), *call, *ended("tool_use")))
     provider = make(raw.url)
-    cut = await collect(provider, ask())
+    cut = await read_all(provider, ask())
     assert end_of(cut).stop_reason == "max_tokens"
     assert CallEnd("t") not in cut
-    broken = await collect(provider, ask())
+    broken = await read_all(provider, ask())
     assert CallEnd("t") in broken
     assert end_of(broken).stop_reason == "tool_use"
 
@@ -318,7 +303,7 @@ async def test_ids_that_come_twice_or_not_at_all(raw: RawServer, make: Make) -> 
         for event in (opened(n, "tool_use", id=call_id, name="f", input={}), closed(n))
     ]
     raw.answer(says(start(), *calls, *ended("tool_use")))
-    events = await collect(make(raw.url), ask())
+    events = await read_all(make(raw.url), ask())
     assert [event.id for event in events if isinstance(event, CallStart)] == ["t", "made_1", "made_2"]
 
 
@@ -326,7 +311,7 @@ async def test_a_refusal_explains_itself(raw: RawServer, make: Make) -> None:
     """When the model said nothing, the API's explanation is what the person reads."""
     stop = {"stop_reason": "refusal", "stop_details": {"type": "refusal", "explanation": "That could harm."}}
     raw.answer(says(start(), {"type": "message_delta", "delta": stop, "usage": {}}, {"type": "message_stop"}))
-    events = await collect(make(raw.url), ask())
+    events = await read_all(make(raw.url), ask())
     assert text_of(events) == "That could harm."
     assert end_of(events).stop_reason == "refusal"
 
@@ -347,7 +332,7 @@ async def test_what_is_not_known_is_ignored(raw: RawServer, make: Make) -> None:
             *ended(),
         )
     )
-    assert text_of(await collect(make(raw.url), ask())) == "AB"
+    assert text_of(await read_all(make(raw.url), ask())) == "AB"
 
 
 async def test_a_server_that_does_not_stream(raw: RawServer, make: Make) -> None:
@@ -367,7 +352,7 @@ async def test_a_server_that_does_not_stream(raw: RawServer, make: Make) -> None
         await wire.whole(json.dumps(message))
 
     raw.answer(script)
-    events = await collect(make(raw.url), ask())
+    events = await read_all(make(raw.url), ask())
     assert events == [
         MessageStart("m"),
         TextDelta("Hi"),
@@ -381,7 +366,7 @@ async def test_a_server_that_does_not_stream(raw: RawServer, make: Make) -> None
 async def test_usage_that_is_said_late(raw: RawServer, make: Make) -> None:
     """Some servers count the input only at the end, some only at the start."""
     raw.answer(says(start(input_tokens=0), *text_block(0, "Hi"), *ended(input_tokens=9, output_tokens=2)))
-    assert end_of(await collect(make(raw.url), ask())).usage == Usage(9, 2)
+    assert end_of(await read_all(make(raw.url), ask())).usage == Usage(9, 2)
 
 
 async def test_an_empty_answer_after_results_is_fine(raw: RawServer, make: Make) -> None:
@@ -389,7 +374,7 @@ async def test_an_empty_answer_after_results_is_fine(raw: RawServer, make: Make)
     raw.answer(says(start(), *ended()))
     provider = make(raw.url)
     done = ask(messages=(user("x"), WireMessage("tool", (ResultPart("t", "ok"),))))
-    assert end_of(await collect(provider, done)).stop_reason == "end_turn"
+    assert end_of(await read_all(provider, done)).stop_reason == "end_turn"
     error = await failing(provider)
     assert type(error) is ProtocolError
     assert "answered with nothing" in str(error)
@@ -413,7 +398,7 @@ async def test_sloppy_but_readable_streams(raw: RawServer, make: Make) -> None:
         await wire.send('data: {"type": "message_stop"}')
 
     raw.answer(script)
-    assert text_of(await collect(make(raw.url), ask())) == "a\nb\N{REPLACEMENT CHARACTER}"
+    assert text_of(await read_all(make(raw.url), ask())) == "a\nb\N{REPLACEMENT CHARACTER}"
 
 
 async def test_after_the_end_nothing_can_spoil_the_answer(raw: RawServer, make: Make) -> None:
@@ -425,7 +410,7 @@ async def test_after_the_end_nothing_can_spoil_the_answer(raw: RawServer, make: 
         wire.reset()
 
     raw.answer(script)
-    assert text_of(await collect(make(raw.url), ask())) == "Hello"
+    assert text_of(await read_all(make(raw.url), ask())) == "Hello"
 
 
 ANSWER = [
@@ -697,7 +682,7 @@ async def test_retry_before_output(raw: RawServer, make: Make) -> None:
         says(start(), PING),
         hello,
     )
-    events = await collect(make(raw.url, retry=RetryPolicy(max_retries=3), sleep=waits, jitter=lambda: 0.5), ask())
+    events = await read_all(make(raw.url, retry=RetryPolicy(max_retries=3), sleep=waits, jitter=lambda: 0.5), ask())
     assert text_of(events) == "Hello"
     assert sum(isinstance(event, MessageStart) for event in events) == 1
     assert waits == [1.0, 7.0, 4.0]
@@ -718,7 +703,7 @@ async def test_waits_the_server_asks_for(raw: RawServer, make: Make) -> None:
     date = email.utils.formatdate(1060, usegmt=True)
     raw.answer(refuse("429 Slow", "", Retry_After=date), hello, refuse("429 Slow", "", Retry_After="3600"))
     provider = make(raw.url, retry=RetryPolicy(), sleep=waits, clock=lambda: 1000.0)
-    await collect(provider, ask())
+    await read_all(provider, ask())
     error = await failing(provider)
     assert waits == [60.0]
     assert isinstance(error, RateLimitError)
@@ -748,7 +733,7 @@ async def test_never_after_output(raw: RawServer, make: Make) -> None:
     """What was shown stays the only attempt; a thought is shown too."""
     raw.answer(says(start(), opened(0, "thinking", thinking="Hm", signature="")))
     with pytest.raises(NetworkError):
-        await collect(make(raw.url, retry=RetryPolicy(max_retries=5)), ask())
+        await read_all(make(raw.url, retry=RetryPolicy(max_retries=5)), ask())
     assert len(raw.heard) == 1
 
 
@@ -757,7 +742,7 @@ async def test_a_refused_field_is_left_out_from_then_on(raw: RawServer, make: Ma
     raw.answer(refuse("400 Bad", err(INVALID, "`temperature` is deprecated for this model.")), hello)
     provider = make(raw.url)
     for _ in range(2):
-        assert text_of(await collect(provider, ask(temperature=0.3))) == "Hello"
+        assert text_of(await read_all(provider, ask(temperature=0.3))) == "Hello"
     assert len(raw.heard) == 3
     assert "temperature" not in raw.heard[-1].body
 
@@ -779,7 +764,7 @@ async def test_thoughts_of_another_context_are_dropped(raw: RawServer, make: Mak
         "anthropic": {"model": "claude-opus-5-5", "blocks": [{"type": "thinking", "thinking": "", "signature": "s"}]}
     }
     history = (user("x"), WireMessage("assistant", (TextPart("Hi"),), state), user("y"))
-    assert text_of(await collect(make(raw.url), ask(model="claude-opus-5-5", messages=history))) == "Hello"
+    assert text_of(await read_all(make(raw.url), ask(model="claude-opus-5-5", messages=history))) == "Hello"
     assert raw.heard[1].headers["anthropic-beta"] == "thinking-binding-controls-2026-08-01"
     assert raw.heard[1].body["thinking"]["block_binding"] == {"prefix_mismatch_behavior": "drop_block"}
 
@@ -848,7 +833,7 @@ async def test_cancelled_while_waiting(raw: RawServer, make: Make) -> None:
         await asyncio.Event().wait()
 
     raw.answer(refuse("503 Busy", ""))
-    task = asyncio.create_task(collect(make(raw.url, retry=RetryPolicy(), sleep=sleep), ask()))
+    task = asyncio.create_task(read_all(make(raw.url, retry=RetryPolicy(), sleep=sleep), ask()))
     await waiting.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -876,7 +861,7 @@ async def test_a_closed_provider_lets_calls_end(raw: RawServer, make: Make) -> N
             go_on.set()
     assert text_of(shown) == "Hello"
     with pytest.raises(ConfigError, match="was closed"):
-        await collect(provider, ask())
+        await read_all(provider, ask())
 
 
 async def test_many_calls_at_once(raw: RawServer, make: Make) -> None:
@@ -888,7 +873,7 @@ async def test_many_calls_at_once(raw: RawServer, make: Make) -> None:
 
     raw.answer(echo)
     provider = make(raw.url)
-    answers = await asyncio.gather(*(collect(provider, ask(f"c{n}")) for n in range(30)))
+    answers = await asyncio.gather(*(read_all(provider, ask(f"c{n}")) for n in range(30)))
     for number, events in enumerate(answers):
         assert text_of(events) == "".join(f"c{number}.{n} " for n in range(20))
 
@@ -917,19 +902,17 @@ def test_a_key_no_header_can_carry(key: str, make: Make) -> None:
 
 async def test_the_key_is_not_carried_elsewhere(raw: RawServer, make: Make) -> None:
     """A redirect is reported, never followed."""
-    other = RawServer()
-    await other.start()
-    other.answer(hello)
-    raw.answer(refuse("307 Moved", "", Location=f"{other.url}/v1/messages"))
-    error = await failing(make(raw.url, api_key=KEY))
-    assert other.heard == []
-    assert other.url in str(error)
-    await other.stop()
+    async with RawServer() as other:
+        other.answer(hello)
+        raw.answer(refuse("307 Moved", "", Location=f"{other.url}/v1/messages"))
+        error = await failing(make(raw.url, api_key=KEY))
+        assert other.heard == []
+        assert other.url in str(error)
 
 
 async def test_extra_settings_that_are_no_json(raw: RawServer, make: Make) -> None:
     """A mistake in them is the admin's to mend, and is said before anything is sent."""
     raw.answer(hello)
     with pytest.raises(ConfigError, match="extra settings"):
-        await collect(make(raw.url), ask(extra={"x": object()}))
+        await read_all(make(raw.url), ask(extra={"x": object()}))
     assert raw.heard == []

@@ -57,7 +57,7 @@ class KernelStub:
     def http_client(self, *, allow_private: bool) -> httpx.AsyncClient:
         raise NotImplementedError
 
-    def publish(self, user_id: str | None, event: dict[str, Any]) -> None:
+    def publish(self, plugin_id: str, user_id: str | None, event: dict[str, Any]) -> None:
         self.events.append((user_id, event))
 
     def spawn(self, owner: str, coro: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

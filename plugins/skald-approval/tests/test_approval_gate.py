@@ -42,7 +42,7 @@ async def test_seeds_come_once(bench: Any) -> None:
     assert await Rules(bench.ctx).delete("home-reads")
     (registry, _) = skald_approval.skald_schema()
     await apply_migrations(bench.kernel.system_db, "approval", registry.migrations, prefix="approval_")
-    assert [rule.id for rule in await Rules(bench.ctx).load()] == ["everything-else"]
+    assert [rule.id for rule in await Rules(bench.ctx).load()] == ["delegation", "everything-else"]
     await bench.asked("look_at", path="a")
 
 
@@ -290,3 +290,19 @@ async def test_one_users_bypass_is_not_anothers(bench: Any) -> None:
     await bench.answer(await bench.asked("put_file", path="a", text="x"), "allow_conversation")
     other = skald.User(id="u2", username="bob", display_name="", role="member", encrypted=False)
     await bench.asked("put_file", path="a", text="x", user=other)
+
+
+async def test_skald_conversation_deleted(bench: Any) -> None:
+    """What was allowed and shown in a deleted conversation is gone; another conversation keeps its own."""
+    for conversation in ("c1", "c2"):
+        require = await bench.asked("run_program", conversation=conversation, command="ls")
+        await bench.answer(require, "allow_conversation")
+        await bench.allowed("run_program", conversation=conversation, command="ls -l")
+        await bench.asked("put_file", conversation=conversation, path="a.md", text="x\n")
+    user = bench.call("look_at").user
+    await skald_approval.skald_conversation_deleted(bench.ctx, user, "c1")
+    await bench.asked("run_program", conversation="c1", command="ls")
+    await bench.allowed("run_program", conversation="c2", command="ls")
+    query = "SELECT conversation FROM approval_shown ORDER BY conversation"
+    shown = await bench.ctx.owner_tables(user).read(lambda c: [row[0] for row in c.execute(query)])
+    assert shown == ["c1", "c2"]  # of c1 only what was asked about since

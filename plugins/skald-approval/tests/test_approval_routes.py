@@ -36,7 +36,7 @@ def test_rules_are_for_those_who_may_manage_them(bench: Any) -> None:
 async def test_rules(client: AsyncTestClient[Litestar], bench: Any) -> None:
     """Add, list in order, change, delete; each works from the next call on, and open pages hear of it."""
     first = [r["id"] for r in (await client.get("/rules")).json()]
-    assert first == ["home-reads", "everything-else"]
+    assert first == ["home-reads", "delegation", "everything-else"]
     body = {"tool": "put_file", "action": "allow", "path": "./drafts//*", "priority": 10, "note": " fine "}
     added = await client.post("/rules", json=body)
     assert added.status_code == 201
@@ -81,7 +81,7 @@ async def test_rules_that_make_no_sense(
     answer = await client.post("/rules", json=body)
     assert answer.status_code in {409, 422}
     assert words in answer.json()["detail"]
-    assert len((await client.get("/rules")).json()) == 2
+    assert len((await client.get("/rules")).json()) == 3
 
 
 @pytest.mark.parametrize("body", [{}, {"tool": "x", "action": "maybe"}, {"tool": 5, "action": "allow"}, [], "x"])
@@ -115,7 +115,7 @@ async def test_try(client: AsyncTestClient[Litestar], bench: Any) -> None:
     await client.post("/rules", json={"tool": "@fs_read", "path": "private/x", "action": "deny", "priority": 1})
     assert (await ask(tool="grep_files", scope="read", path="private"))[0] == "deny"
     assert (await ask(tool="grep_files", scope="read", path="~"))[0] == "deny"
-    for rule in ("home-reads", "everything-else"):
+    for rule in ("home-reads", "delegation", "everything-else"):
         await client.delete(f"/rules/{rule}")
     assert await ask(tool="anything") == ("require", None)
 

@@ -8,9 +8,9 @@ import socket
 from typing import Any
 
 import pytest
-from ollama_testkit import RawServer, Wire
 
 from skald_core.api import ConfigError, ModelError, ModelGoneError, ModelInfo, NetworkError, ProtocolError, Provider
+from skald_core.testing.servers import RawServer, Wire
 from skald_ollama.address import parse_address
 from skald_ollama.kind import Ollama
 from skald_ollama.listing import discover, list_models, read_model

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ollama_testkit import INFO, READ_FILE, ask, user
+from ollama_testkit import INFO, ask
 
 from skald_core.api import (
     CallPart,
@@ -24,6 +24,7 @@ from skald_core.api import (
     WireMessage,
     encode_body,
 )
+from skald_core.testing.servers import READ_FILE, user
 from skald_ollama.address import parse_address, parse_keep_alive
 from skald_ollama.dialect import Dialect
 from skald_ollama.payload import build_body

@@ -9,20 +9,7 @@ import socket
 from typing import Any
 
 import pytest
-from ollama_testkit import (
-    READ_FILE,
-    Make,
-    RawServer,
-    Waits,
-    Wire,
-    ask,
-    call,
-    chunk,
-    collect,
-    last,
-    read_into,
-    user,
-)
+from ollama_testkit import Make, ask, call, chunk, last
 
 from skald_core.api import (
     AuthError,
@@ -50,6 +37,7 @@ from skald_core.api import (
     Usage,
     WireMessage,
 )
+from skald_core.testing.servers import READ_FILE, RawServer, Waits, Wire, read_all, read_into, user
 
 
 def text_of(events: list[StreamEvent]) -> str:
@@ -76,7 +64,7 @@ hello = says(chunk("Hel"), chunk("lo"), last(prompt_eval_count=7, eval_count=2))
 async def failing(provider: Any, request: Any = None) -> ModelError:
     """The error of a call that shows nothing."""
     with pytest.raises(ModelError) as caught:
-        await collect(provider, request or ask())
+        await read_all(provider, request or ask())
     error = caught.value
     assert error.__cause__ is None
     assert error.__context__ is None
@@ -90,7 +78,7 @@ async def failing(provider: Any, request: Any = None) -> ModelError:
 async def test_path_headers_and_events(raw: RawServer, make: Make) -> None:
     """A plain answer, its counts, and how it was asked for."""
     raw.answer(hello)
-    events = await collect(make(f"{raw.url}/v1", keep_alive="10m"), ask())
+    events = await read_all(make(f"{raw.url}/v1", keep_alive="10m"), ask())
     assert events == [
         MessageStart("qwen3:8b"),
         TextDelta("Hel"),
@@ -121,7 +109,7 @@ async def test_thoughts_text_and_calls(raw: RawServer, make: Make) -> None:
     raw.answer(script, hello)
     provider = make(raw.url)
     request = ask(tools=(READ_FILE,))
-    events = await collect(provider, request)
+    events = await read_all(provider, request)
     assert events == [
         MessageStart("qwen3:8b"),
         ReasoningDelta("Let me "),
@@ -140,7 +128,7 @@ async def test_thoughts_text_and_calls(raw: RawServer, make: Make) -> None:
     ]
     back = WireMessage("assistant", (CallPart("call_a", "read_file", '{ "path" : "b",  "n": 1.50 }'),))
     results = WireMessage("tool", (ResultPart("call_a", "milk"),))
-    await collect(provider, ask(messages=(*request.messages, back, results), tools=(READ_FILE,)))
+    await read_all(provider, ask(messages=(*request.messages, back, results), tools=(READ_FILE,)))
     assert b'{ "path" : "b",  "n": 1.50 }' in raw.heard[1].raw
 
 
@@ -151,7 +139,7 @@ async def test_thoughts_text_and_calls(raw: RawServer, make: Make) -> None:
 async def test_arguments_however_they_come(raw: RawServer, make: Make, arguments: Any, want: str) -> None:
     """As an object; programs in between also send text, or null. What is no object is for the loop to refuse."""
     raw.answer(says(chunk(tool_calls=[call("f", arguments)]), last()))
-    events = await collect(make(raw.url), ask())
+    events = await read_all(make(raw.url), ask())
     assert [event.text for event in events if isinstance(event, CallDelta)] == [want]
 
 
@@ -162,7 +150,7 @@ async def test_arguments_however_they_come(raw: RawServer, make: Make, arguments
 async def test_stop_reasons(raw: RawServer, make: Make, reason: str | None, stop: str) -> None:
     """Old versions say none; a word that is not known is not passed off as a good end."""
     raw.answer(says(chunk("Hi"), last(reason)))
-    assert end_of(await collect(make(raw.url), ask())).stop_reason == stop
+    assert end_of(await read_all(make(raw.url), ask())).stop_reason == stop
 
 
 async def test_an_answer_at_once(raw: RawServer, make: Make) -> None:
@@ -172,7 +160,7 @@ async def test_an_answer_at_once(raw: RawServer, make: Make) -> None:
         await wire.whole(json.dumps({**chunk("Hi", tool_calls=[call("f", {})]), "done": True, "done_reason": "stop"}))
 
     raw.answer(script)
-    events = await collect(make(raw.url), ask())
+    events = await read_all(make(raw.url), ask())
     assert text_of(events) == "Hi"
     assert end_of(events).stop_reason == "tool_use"
 
@@ -182,7 +170,7 @@ async def test_an_empty_answer_after_results_is_fine(raw: RawServer, make: Make)
     raw.answer(says(last()))
     provider = make(raw.url)
     done = ask(messages=(user("x"), WireMessage("tool", (ResultPart("t", "ok"),))))
-    assert end_of(await collect(provider, done)).stop_reason == "end_turn"
+    assert end_of(await read_all(provider, done)).stop_reason == "end_turn"
     error = await failing(provider)
     assert type(error) is ProtocolError
     assert "answered with nothing" in str(error)
@@ -200,7 +188,7 @@ async def test_sloppy_but_readable_lines(raw: RawServer, make: Make) -> None:
         await wire.send('{"done":true,"done_reason":"stop"}')
 
     raw.answer(script)
-    assert text_of(await collect(make(raw.url), ask())) == "ab\tc\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}"
+    assert text_of(await read_all(make(raw.url), ask())) == "ab\tc\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}"
 
 
 async def test_after_the_end_nothing_can_spoil_the_answer(raw: RawServer, make: Make) -> None:
@@ -212,7 +200,7 @@ async def test_after_the_end_nothing_can_spoil_the_answer(raw: RawServer, make: 
         wire.reset()
 
     raw.answer(script)
-    assert text_of(await collect(make(raw.url), ask())) == "Hello"
+    assert text_of(await read_all(make(raw.url), ask())) == "Hello"
 
 
 # --- bad answers ---------------------------------------------------------------------------------------------------
@@ -390,7 +378,7 @@ async def test_retry_before_output(raw: RawServer, make: Make) -> None:
         says(chunk()),
         hello,
     )
-    events = await collect(make(raw.url, retry=RetryPolicy(max_retries=3), sleep=waits, jitter=lambda: 0.5), ask())
+    events = await read_all(make(raw.url, retry=RetryPolicy(max_retries=3), sleep=waits, jitter=lambda: 0.5), ask())
     assert text_of(events) == "Hello"
     assert sum(isinstance(event, MessageStart) for event in events) == 1
     assert waits == [7.0, 2.0, 4.0]
@@ -418,7 +406,7 @@ async def test_never_after_output(raw: RawServer, make: Make) -> None:
     """What was shown stays the only attempt; a thought is shown too."""
     raw.answer(says(chunk(thinking="Hm")))
     with pytest.raises(NetworkError):
-        await collect(make(raw.url, retry=RetryPolicy(max_retries=5)), ask())
+        await read_all(make(raw.url, retry=RetryPolicy(max_retries=5)), ask())
     assert len(raw.heard) == 1
 
 
@@ -427,8 +415,8 @@ async def test_a_model_without_tools_is_asked_without_them(raw: RawServer, make:
     raw.answer(refuse("400 Bad", err("registry.example/library/gemma:2b does not support tools")), hello)
     provider = make(raw.url)
     for _ in range(2):
-        assert text_of(await collect(provider, ask(model="gemma:2b", tools=(READ_FILE,)))) == "Hello"
-    await collect(provider, ask(tools=(READ_FILE,)))
+        assert text_of(await read_all(provider, ask(model="gemma:2b", tools=(READ_FILE,)))) == "Hello"
+    await read_all(provider, ask(tools=(READ_FILE,)))
     assert ["tools" in heard.body for heard in raw.heard] == [True, False, False, True]
 
 
@@ -445,7 +433,7 @@ async def test_calls_refused_at_the_same_time_all_learn(raw: RawServer, make: Ma
 
     raw.answer(script)
     provider = make(raw.url)
-    answers = await asyncio.gather(*(collect(provider, ask(text, tools=(READ_FILE,))) for text in "ab"))
+    answers = await asyncio.gather(*(read_all(provider, ask(text, tools=(READ_FILE,))) for text in "ab"))
     assert [text_of(events) for events in answers] == ["Hello", "Hello"]
 
 
@@ -502,10 +490,10 @@ async def test_a_closed_provider_refuses_new_calls(raw: RawServer, make: Make) -
     """In the words of the host."""
     raw.answer(hello)
     provider = make(raw.url)
-    await collect(provider, ask())
+    await read_all(provider, ask())
     await provider.close()
     with pytest.raises(ConfigError, match="was closed"):
-        await collect(provider, ask())
+        await read_all(provider, ask())
 
 
 async def test_many_calls_at_once(raw: RawServer, make: Make) -> None:
@@ -517,7 +505,7 @@ async def test_many_calls_at_once(raw: RawServer, make: Make) -> None:
 
     raw.answer(echo)
     provider = make(raw.url)
-    answers = await asyncio.gather(*(collect(provider, ask(f"c{n}")) for n in range(30)))
+    answers = await asyncio.gather(*(read_all(provider, ask(f"c{n}")) for n in range(30)))
     for number, events in enumerate(answers):
         assert text_of(events) == "".join(f"c{number}.{n} " for n in range(20))
 
@@ -529,7 +517,7 @@ async def test_extra_settings_that_are_no_json(raw: RawServer, make: Make) -> No
     """A mistake in them is the admin's to mend, and is said before anything is sent."""
     raw.answer(hello)
     with pytest.raises(ConfigError, match="extra settings"):
-        await collect(make(raw.url), ask(extra={"x": object()}))
+        await read_all(make(raw.url), ask(extra={"x": object()}))
     assert raw.heard == []
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from openai_testkit import RawServer, Wire
 
 from skald_core.api import (
     AuthError,
@@ -23,6 +22,7 @@ from skald_core.api import (
     RemoteModel,
     ServerError,
 )
+from skald_core.testing.servers import RawServer, Wire
 from skald_openai.discovery import discover, local_urls
 from skald_openai.kind import OpenAICompatible
 from skald_openai.listing import list_models, read_model, read_rows
@@ -358,24 +358,20 @@ async def test_details_are_optional(raw: RawServer, owner: str, answer: Any) -> 
 
 async def test_discovery(raw: RawServer) -> None:
     """A server is named for what it is, wherever it listens; closed ports and other programs are passed over."""
-    other, page = RawServer(), RawServer()
-    await other.start()
-    await page.start()
-    site(raw, ollama_site())
-    site(other, {"/v1/models": ("401 No", {"error": {"message": "key?"}})})
-    site(page, {"/v1/models": "<html>my home page</html>"})
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        closed = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
-        found = await discover([closed, page.url, raw.url, other.url], within=20)
-    assert [(server.title, server.settings) for server in found] == [
-        ("Ollama", {"base_url": raw.url}),
-        (f"127.0.0.1:{other.port}", {"base_url": other.url}),
-    ]
+    async with RawServer("/v1") as other, RawServer("/v1") as page:
+        site(raw, ollama_site())
+        site(other, {"/v1/models": ("401 No", {"error": {"message": "key?"}})})
+        site(page, {"/v1/models": "<html>my home page</html>"})
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            closed = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+            found = await discover([closed, page.url, raw.url, other.url], within=20)
+        assert [(server.title, server.settings) for server in found] == [
+            ("Ollama", {"base_url": raw.url}),
+            (f"127.0.0.1:{other.port}", {"base_url": other.url}),
+        ]
     assert {model.id for model in found[0].models} >= {"running:7b", "default:1.7b"}
     assert found[1].models == (), "it wants a key first"
-    await other.stop()
-    await page.stop()
 
 
 async def test_a_slow_server_does_not_hold_up_the_look(raw: RawServer) -> None:
@@ -391,14 +387,12 @@ async def test_a_slow_server_does_not_hold_up_the_look(raw: RawServer) -> None:
         else:
             await never.wait()
 
-    mute = RawServer()
-    await mute.start()
-    mute.answer(silent)
-    raw.answer(slow_details)
-    found = await discover([mute.url, raw.url], within=1.0)
+    async with RawServer("/v1") as mute:
+        mute.answer(silent)
+        raw.answer(slow_details)
+        found = await discover([mute.url, raw.url], within=1.0)
+        never.set()
     assert [(server.title, [model.id for model in server.models]) for server in found] == [("Ollama", ["m"])]
-    never.set()
-    await mute.stop()
 
 
 async def test_discovery_never_raises(raw: RawServer) -> None:

@@ -10,11 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from openai_testkit import RawServer, Wire, ask
+from openai_testkit import ask, chunks
 
 import skald_openai
-from skald_core.api import API_VERSION, ChatCompletions, ConfigError, MessageEnd, ModelInfo, Provider, TextDelta
+from skald_core.api import (
+    API_VERSION,
+    ChatCompletions,
+    ConfigError,
+    InvalidRequestError,
+    MessageEnd,
+    ModelInfo,
+    Provider,
+    TextDelta,
+)
 from skald_core.plugins.manifest import read_manifest
+from skald_core.testing.servers import RawServer, Wire, read_all, replies
 from skald_openai.kind import OpenAICompatible
 
 PACKAGE = Path(skald_openai.__file__).parent
@@ -45,6 +55,7 @@ def test_texts_are_complete() -> None:
         assert all(text.strip() for text in texts(locale).values())
     kind = OpenAICompatible()
     named = [kind.summary, *(text for field in kind.fields for text in (field.label, field.help))]
+    named += [option.label for field in kind.fields for option in field.options]
     used = {key.removeprefix("plugin.openai.") for key in named}
     assert all(key.startswith("plugin.openai.") for key in named)
     assert used == set(texts("en"))
@@ -57,7 +68,7 @@ async def test_the_service_makes_providers(raw: RawServer) -> None:
     assert isinstance(service.instance, ChatCompletions)
 
     async def script(wire: Wire) -> None:
-        await wire.events({"choices": [{"delta": {"content": "Hi"}, "finish_reason": "stop"}]})
+        await chunks(wire, {"choices": [{"delta": {"content": "Hi"}, "finish_reason": "stop"}]})
 
     raw.answer(script)
     info = ModelInfo(context_window=4096, weak=True)
@@ -74,6 +85,23 @@ async def test_the_service_makes_providers(raw: RawServer) -> None:
     await provider.close()
     with pytest.raises(ConfigError):
         service.instance(provider_id="x", base_url=raw.url, max_retries=-1)
+
+
+@pytest.mark.parametrize(("settings", "path"), [({}, "chat/completions"), ({"api": "responses"}, "responses")])
+async def test_the_api_is_a_setting(raw: RawServer, settings: dict[str, str], path: str) -> None:
+    """Stored with the provider; what an older version stored means automatic."""
+    raw.answer(replies("{}", "400 No"))
+    kind = OpenAICompatible()
+    (field,) = [field for field in kind.fields if field.kind == "select"]
+    assert {option.value for option in field.options} == {"automatic", "chat", "responses"}
+    assert field.default == "automatic"
+    provider = kind.create({"base_url": raw.url, **settings})
+    with pytest.raises(InvalidRequestError):
+        await read_all(provider, ask())
+    assert raw.heard[0].path == f"/v1/{path}"
+    await provider.close()
+    with pytest.raises(ConfigError, match="Choose one of: automatic, chat, responses"):
+        kind.create({"base_url": raw.url, "api": "telepathy"})
 
 
 def test_importing_loads_nothing_heavy() -> None:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from openai_testkit import READ_FILE, ask, user
+from openai_testkit import ask
 
 from skald_core.api import (
     CallPart,
@@ -26,6 +26,7 @@ from skald_core.api import (
     WireMessage,
     encode_body,
 )
+from skald_core.testing.servers import READ_FILE, user
 from skald_openai.dialect import Dialect
 from skald_openai.messages import to_messages
 from skald_openai.payload import build_body

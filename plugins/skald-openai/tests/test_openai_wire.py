@@ -11,7 +11,7 @@ import socket
 from typing import Any
 
 import pytest
-from openai_testkit import READ_FILE, Make, RawServer, Waits, Wire, ask, collect, read_into, user
+from openai_testkit import Make, ask, chunks
 
 from skald_core.api import (
     AuthError,
@@ -38,6 +38,7 @@ from skald_core.api import (
     Usage,
     WireMessage,
 )
+from skald_core.testing.servers import READ_FILE, RawServer, Waits, Wire, read_all, read_into, user
 
 KEY = "sk-test-0123456789abcdef"
 
@@ -61,13 +62,13 @@ def end_of(events: list[StreamEvent]) -> MessageEnd:
 
 
 async def hello(wire: Wire) -> None:
-    await wire.events(chunk("Hello"), chunk(finish="stop"))
+    await chunks(wire, chunk("Hello"), chunk(finish="stop"))
 
 
 async def failing(provider: Any, request: Any = None) -> ModelError:
     """The error of a call that shows nothing."""
     with pytest.raises(ModelError) as caught:
-        await collect(provider, request or ask())
+        await read_all(provider, request or ask())
     error = caught.value
     assert error.__cause__ is None
     assert error.__context__ is None
@@ -82,7 +83,7 @@ async def failing(provider: Any, request: Any = None) -> ModelError:
 async def test_headers_and_path(raw: RawServer, make: Make) -> None:
     """The key as a bearer, nothing compressed, the base URL's path kept."""
     raw.answer(hello)
-    await collect(make(raw.url, api_key=f" {KEY} "), ask())
+    await read_all(make(raw.url, api_key=f" {KEY} "), ask())
     heard = raw.heard[0]
     assert (heard.method, heard.path) == ("POST", "/v1/chat/completions")
     assert heard.headers["authorization"] == f"Bearer {KEY}"
@@ -93,7 +94,7 @@ async def test_headers_and_path(raw: RawServer, make: Make) -> None:
 async def test_no_key_no_header(raw: RawServer, make: Make) -> None:
     """A local server gets no empty bearer."""
     raw.answer(hello)
-    await collect(make(raw.url), ask())
+    await read_all(make(raw.url), ask())
     assert "authorization" not in raw.heard[0].headers
 
 
@@ -101,7 +102,8 @@ async def test_reasoning_text_calls_and_usage(raw: RawServer, make: Make) -> Non
     """All kinds of output in one answer, with what has to be kept for the next request."""
 
     async def script(wire: Wire) -> None:
-        await wire.events(
+        await chunks(
+            wire,
             chunk(role="assistant", content=None),
             chunk(reasoning_content="Let me "),
             chunk(reasoning_content="think."),
@@ -121,7 +123,7 @@ async def test_reasoning_text_calls_and_usage(raw: RawServer, make: Make) -> Non
         )
 
     raw.answer(script)
-    events = await collect(make(raw.url), ask(tools=(READ_FILE,)))
+    events = await read_all(make(raw.url), ask(tools=(READ_FILE,)))
     assert events == [
         MessageStart("m"),
         ReasoningDelta("Let me "),
@@ -143,10 +145,10 @@ async def test_calls_with_finish_stop_are_calls(raw: RawServer, make: Make) -> N
 
     async def script(wire: Wire) -> None:
         call = {"index": 0, "id": "c", "function": {"name": "read_file", "arguments": "{}"}}
-        await wire.events(chunk(tool_calls=[call]), chunk(finish="stop"))
+        await chunks(wire, chunk(tool_calls=[call]), chunk(finish="stop"))
 
     raw.answer(script)
-    assert end_of(await collect(make(raw.url), ask(tools=(READ_FILE,)))).stop_reason == "tool_use"
+    assert end_of(await read_all(make(raw.url), ask(tools=(READ_FILE,)))).stop_reason == "tool_use"
 
 
 @pytest.mark.parametrize(
@@ -165,10 +167,10 @@ async def test_stop_reasons(raw: RawServer, make: Make, finish: str, stop: str) 
     """Each word of each server; an unknown one still ended a whole answer, and 'tool_calls' without a call is none."""
 
     async def script(wire: Wire) -> None:
-        await wire.events(chunk("Hi"), chunk(finish=finish))
+        await chunks(wire, chunk("Hi"), chunk(finish=finish))
 
     raw.answer(script)
-    assert end_of(await collect(make(raw.url), ask())).stop_reason == stop
+    assert end_of(await read_all(make(raw.url), ask())).stop_reason == stop
 
 
 async def test_a_stop_sequence_the_server_names(raw: RawServer, make: Make) -> None:
@@ -177,20 +179,20 @@ async def test_a_stop_sequence_the_server_names(raw: RawServer, make: Make) -> N
     async def script(wire: Wire) -> None:
         last = chunk("Hi", finish="stop")
         last["choices"][0]["stop_reason"] = "END"
-        await wire.events(last)
+        await chunks(wire, last)
 
     raw.answer(script)
-    assert end_of(await collect(make(raw.url), ask(stop_sequences=("END",)))).stop_reason == "stop_sequence"
+    assert end_of(await read_all(make(raw.url), ask(stop_sequences=("END",)))).stop_reason == "stop_sequence"
 
 
 async def test_a_refusal_is_shown_as_text(raw: RawServer, make: Make) -> None:
     """Nobody should face an empty answer."""
 
     async def script(wire: Wire) -> None:
-        await wire.events(chunk(refusal="I cannot "), chunk(refusal="do that."), chunk(finish="stop"))
+        await chunks(wire, chunk(refusal="I cannot "), chunk(refusal="do that."), chunk(finish="stop"))
 
     raw.answer(script)
-    events = await collect(make(raw.url), ask())
+    events = await read_all(make(raw.url), ask())
     assert text_of(events) == "I cannot do that."
     assert end_of(events).stop_reason == "refusal"
 
@@ -200,10 +202,10 @@ async def test_a_call_cut_by_the_length(raw: RawServer, make: Make) -> None:
 
     async def script(wire: Wire) -> None:
         call = {"index": 0, "id": "c", "function": {"name": "read_file", "arguments": '{"path": "un'}}
-        await wire.events(chunk(tool_calls=[call]), chunk(finish="length"))
+        await chunks(wire, chunk(tool_calls=[call]), chunk(finish="length"))
 
     raw.answer(script)
-    events = await collect(make(raw.url), ask(tools=(READ_FILE,)))
+    events = await read_all(make(raw.url), ask(tools=(READ_FILE,)))
     assert end_of(events).stop_reason == "max_tokens"
     assert not [event for event in events if isinstance(event, CallEnd)]
 
@@ -213,10 +215,10 @@ async def test_the_length_is_the_reason_even_when_a_call_is_whole(raw: RawServer
 
     async def script(wire: Wire) -> None:
         call = {"index": 0, "function": {"name": "read_file", "arguments": "{}"}}
-        await wire.events(chunk(tool_calls=[call]), chunk(finish="length"))
+        await chunks(wire, chunk(tool_calls=[call]), chunk(finish="length"))
 
     raw.answer(script)
-    events = await collect(make(raw.url), ask(tools=(READ_FILE,)))
+    events = await read_all(make(raw.url), ask(tools=(READ_FILE,)))
     assert CallEnd("made_1") in events
     assert end_of(events).stop_reason == "max_tokens"
 
@@ -226,10 +228,10 @@ async def test_text_that_was_kept_back_comes_before_the_call(raw: RawServer, mak
 
     async def script(wire: Wire) -> None:
         call = {"index": 0, "id": "c", "function": {"name": "read_file", "arguments": "{}"}}
-        await wire.events(chunk("<"), chunk(tool_calls=[call]), chunk(finish="stop"))
+        await chunks(wire, chunk("<"), chunk(tool_calls=[call]), chunk(finish="stop"))
 
     raw.answer(script)
-    events = await collect(make(raw.url), ask(tools=(READ_FILE,)))
+    events = await read_all(make(raw.url), ask(tools=(READ_FILE,)))
     assert events[1:3] == [TextDelta("<"), CallStart("c", "read_file")]
 
 
@@ -237,10 +239,12 @@ async def test_thoughts_in_the_text(raw: RawServer, make: Make) -> None:
     """A server without a reasoning parser passes the tags through."""
 
     async def script(wire: Wire) -> None:
-        await wire.events(*(chunk(piece) for piece in ("<th", "ink>\nhm", "</think>\n", "\nYes")), chunk(finish="stop"))
+        await chunks(
+            wire, *(chunk(piece) for piece in ("<th", "ink>\nhm", "</think>\n", "\nYes")), chunk(finish="stop")
+        )
 
     raw.answer(script)
-    events = await collect(make(raw.url), ask())
+    events = await read_all(make(raw.url), ask())
     assert [event for event in events if isinstance(event, ReasoningDelta)] == [ReasoningDelta("hm")]
     assert text_of(events) == "Yes"
 
@@ -250,10 +254,10 @@ async def test_content_in_parts(raw: RawServer, make: Make) -> None:
 
     async def script(wire: Wire) -> None:
         thought = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
-        await wire.events(chunk([thought]), chunk([{"type": "text", "text": "Yes"}]), chunk("!", finish="stop"))
+        await chunks(wire, chunk([thought]), chunk([{"type": "text", "text": "Yes"}]), chunk("!", finish="stop"))
 
     raw.answer(script)
-    events = await collect(make(raw.url), ask())
+    events = await read_all(make(raw.url), ask())
     assert [event.text for event in events if isinstance(event, ReasoningDelta)] == ["hm"]
     assert text_of(events) == "Yes!"
 
@@ -265,7 +269,8 @@ async def test_openrouters_reasoning_details_are_put_together(raw: RawServer, ma
         return {"type": "reasoning.text", "index": 0, **values}
 
     async def script(wire: Wire) -> None:
-        await wire.events(
+        await chunks(
+            wire,
             chunk(reasoning="So ", reasoning_details=[detail(text="So ", format="x")]),
             chunk(reasoning="it is.", reasoning_details=[detail(text="it is.")]),
             chunk(reasoning_details=[detail(signature="sig", text=None)]),
@@ -273,7 +278,7 @@ async def test_openrouters_reasoning_details_are_put_together(raw: RawServer, ma
         )
 
     raw.answer(script)
-    events = await collect(make(raw.url), ask())
+    events = await read_all(make(raw.url), ask())
     assert [event.text for event in events if isinstance(event, ReasoningDelta)] == ["So ", "it is."]
     metadata = end_of(events).metadata
     assert metadata is not None
@@ -291,7 +296,7 @@ async def test_a_server_that_does_not_stream(raw: RawServer, make: Make) -> None
         await wire.whole(json.dumps({"model": "m", "choices": choices, "usage": usage}))
 
     raw.answer(script)
-    events = await collect(make(raw.url), ask(tools=(READ_FILE,)))
+    events = await read_all(make(raw.url), ask(tools=(READ_FILE,)))
     assert text_of(events) == "Reading."
     assert CallEnd("c") in events
     assert end_of(events).usage == Usage(3, 4)
@@ -312,7 +317,7 @@ async def test_characters_torn_apart(raw: RawServer, make: Make) -> None:
         await wire.send("\n\n".join([*emoji, "data: " + json.dumps(chunk(finish="stop")), "data: [DONE]", ""]) + "\n")
 
     raw.answer(script)
-    assert text_of(await collect(make(raw.url), ask())) == "né €😀!"
+    assert text_of(await read_all(make(raw.url), ask())) == "né €😀!"
 
 
 async def test_sloppy_but_readable_streams(raw: RawServer, make: Make) -> None:
@@ -325,7 +330,7 @@ async def test_sloppy_but_readable_streams(raw: RawServer, make: Make) -> None:
         await wire.send('data: {"choices":[{"delta":{"content":"c"},"finish_reason":"stop"}]}')
 
     raw.answer(script)
-    assert text_of(await collect(make(raw.url), ask())) == "a\tbc"
+    assert text_of(await read_all(make(raw.url), ask())) == "a\tbc"
 
 
 async def test_usage_that_comes_with_every_chunk(raw: RawServer, make: Make) -> None:
@@ -335,10 +340,10 @@ async def test_usage_that_comes_with_every_chunk(raw: RawServer, make: Make) -> 
         pieces = [chunk("a"), chunk("b"), chunk(finish="stop")]
         for number, piece in enumerate(pieces, 1):
             piece["usage"] = {"prompt_tokens": 5, "completion_tokens": number}
-        await wire.events(*pieces)
+        await chunks(wire, *pieces)
 
     raw.answer(script)
-    assert end_of(await collect(make(raw.url), ask())).usage == Usage(5, 3)
+    assert end_of(await read_all(make(raw.url), ask())).usage == Usage(5, 3)
 
 
 @pytest.mark.parametrize("how", ["hold", "reset", "close"])
@@ -347,14 +352,14 @@ async def test_after_the_stop_reason_nothing_can_spoil_the_answer(raw: RawServer
     over = asyncio.Event()
 
     async def script(wire: Wire) -> None:
-        await wire.events(chunk("Hi"), chunk(finish="stop"), done=False)
+        await wire.events(chunk("Hi"), chunk(finish="stop"))
         if how == "reset":
             wire.reset()
         elif how == "hold":
             await over.wait()
 
     raw.answer(script)
-    assert text_of(await collect(make(raw.url, after_stop=0.05), ask())) == "Hi"
+    assert text_of(await read_all(make(raw.url, after_stop=0.05), ask())) == "Hi"
     over.set()
 
 
@@ -362,21 +367,21 @@ async def test_an_end_mark_without_a_reason_ends_the_answer(raw: RawServer, make
     """[DONE] is enough."""
 
     async def script(wire: Wire) -> None:
-        await wire.events(chunk("Hi"))
+        await chunks(wire, chunk("Hi"))
 
     raw.answer(script)
-    assert end_of(await collect(make(raw.url), ask())).stop_reason == "end_turn"
+    assert end_of(await read_all(make(raw.url), ask())).stop_reason == "end_turn"
 
 
 async def test_an_empty_answer_after_results_is_fine(raw: RawServer, make: Make) -> None:
     """The model has nothing to add."""
 
     async def script(wire: Wire) -> None:
-        await wire.events(chunk(finish="stop"))
+        await chunks(wire, chunk(finish="stop"))
 
     raw.answer(script)
     results = WireMessage("tool", (ResultPart("c", "x"),))
-    assert end_of(await collect(make(raw.url), ask(messages=(user("a"), results)))).stop_reason == "end_turn"
+    assert end_of(await read_all(make(raw.url), ask(messages=(user("a"), results)))).stop_reason == "end_turn"
 
 
 async def test_connections_are_kept(raw: RawServer, make: Make) -> None:
@@ -401,7 +406,7 @@ async def test_connections_are_kept(raw: RawServer, make: Make) -> None:
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     provider = make(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1")
     for _ in range(3):
-        assert text_of(await collect(provider, ask())) == "Hi"
+        assert text_of(await read_all(provider, ask())) == "Hi"
     assert len(connections) == 1
     await provider.close()
     server.close()
@@ -596,7 +601,7 @@ async def test_nothing_listens(make: Make) -> None:
 async def test_a_host_no_server_can_have(make: Make, host: str) -> None:
     """Said when the first call finds it out, and never as an exception of a library."""
     with pytest.raises(ConfigError, match="not a valid address"):
-        await collect(make(f"http://{host}/v1"), ask())
+        await read_all(make(f"http://{host}/v1"), ask())
 
 
 async def test_an_unknown_host(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -678,7 +683,7 @@ async def test_an_empty_answer(raw: RawServer, make: Make, finish: str | None) -
     """Nothing said, thought or called is no answer."""
 
     async def script(wire: Wire) -> None:
-        await wire.events(chunk(role="assistant", content=""), chunk(finish=finish))
+        await chunks(wire, chunk(role="assistant", content=""), chunk(finish=finish))
 
     raw.answer(script)
     error = await failing(make(raw.url))
@@ -690,8 +695,8 @@ async def test_a_call_without_a_name(raw: RawServer, make: Make) -> None:
     """It cannot be run and must not vanish."""
 
     async def script(wire: Wire) -> None:
-        await wire.events(
-            chunk(tool_calls=[{"index": 0, "id": "c", "function": {"arguments": "{}"}}]), chunk(finish="stop")
+        await chunks(
+            wire, chunk(tool_calls=[{"index": 0, "id": "c", "function": {"arguments": "{}"}}]), chunk(finish="stop")
         )
 
     raw.answer(script)
@@ -705,13 +710,13 @@ async def test_retry_before_output(raw: RawServer, make: Make) -> None:
     """Refused, limited, then cut after the role: all repeated, one start, waits as planned."""
 
     async def role_only(wire: Wire) -> None:
-        await wire.events(chunk(role="assistant"), done=False)
+        await wire.events(chunk(role="assistant"))
 
     waits = Waits()
     raw.answer(
         refuse("503 Busy", ""), refuse("429 Slow", {"error": {"message": "x"}}, Retry_After="7"), role_only, hello
     )
-    events = await collect(make(raw.url, retry=RetryPolicy(max_retries=3), sleep=waits, jitter=lambda: 0.5), ask())
+    events = await read_all(make(raw.url, retry=RetryPolicy(max_retries=3), sleep=waits, jitter=lambda: 0.5), ask())
     assert text_of(events) == "Hello"
     assert sum(isinstance(event, MessageStart) for event in events) == 1
     assert waits == [1.0, 7.0, 4.0]
@@ -730,7 +735,7 @@ async def test_a_wait_as_a_date(raw: RawServer, make: Make) -> None:
     """Counted from the provider's clock."""
     waits = Waits()
     raw.answer(refuse("429 Slow", "", Retry_After=email.utils.formatdate(1060, usegmt=True)), hello)
-    await collect(make(raw.url, retry=RetryPolicy(), sleep=waits, clock=lambda: 1000.0), ask())
+    await read_all(make(raw.url, retry=RetryPolicy(), sleep=waits, clock=lambda: 1000.0), ask())
     assert waits == [60.0]
 
 
@@ -768,11 +773,11 @@ async def test_never_after_output(raw: RawServer, make: Make) -> None:
     """What was shown stays the only attempt."""
 
     async def script(wire: Wire) -> None:
-        await wire.events(chunk("Hel"), done=False)
+        await wire.events(chunk("Hel"))
 
     raw.answer(script)
     with pytest.raises(NetworkError):
-        await collect(make(raw.url, retry=RetryPolicy(max_retries=5)), ask())
+        await read_all(make(raw.url, retry=RetryPolicy(max_retries=5)), ask())
     assert len(raw.heard) == 1
 
 
@@ -785,7 +790,7 @@ async def test_cancelled_while_waiting(raw: RawServer, make: Make) -> None:
         await asyncio.Event().wait()
 
     raw.answer(refuse("503 Busy", ""))
-    task = asyncio.create_task(collect(make(raw.url, retry=RetryPolicy(), sleep=sleep), ask()))
+    task = asyncio.create_task(read_all(make(raw.url, retry=RetryPolicy(), sleep=sleep), ask()))
     await waiting.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -855,7 +860,7 @@ async def test_a_closed_provider_lets_calls_end(raw: RawServer, make: Make) -> N
             go_on.set()
     assert text_of(shown) == "Hello"
     with pytest.raises(ConfigError, match="was closed"):
-        await collect(provider, ask())
+        await read_all(provider, ask())
 
 
 async def test_many_calls_at_once(raw: RawServer, make: Make) -> None:
@@ -863,11 +868,11 @@ async def test_many_calls_at_once(raw: RawServer, make: Make) -> None:
 
     async def echo(wire: Wire) -> None:
         name = raw.heard[-1].body["messages"][-1]["content"]
-        await wire.events(*(chunk(f"{name}.{n} ") for n in range(20)), chunk(finish="stop"))
+        await chunks(wire, *(chunk(f"{name}.{n} ") for n in range(20)), chunk(finish="stop"))
 
     raw.answer(echo)
     provider = make(raw.url)
-    answers = await asyncio.gather(*(collect(provider, ask(f"c{n}")) for n in range(30)))
+    answers = await asyncio.gather(*(read_all(provider, ask(f"c{n}")) for n in range(30)))
     for number, events in enumerate(answers):
         assert text_of(events) == "".join(f"c{number}.{n} " for n in range(20))
 
@@ -883,8 +888,8 @@ async def test_a_refused_field_is_left_out_from_then_on(raw: RawServer, make: Ma
         hello,
     )  # fmt: skip
     provider = make(raw.url, retry=RetryPolicy(max_retries=0))
-    assert text_of(await collect(provider, ask(max_output_tokens=7))) == "Hello"
-    assert text_of(await collect(provider, ask(max_output_tokens=7))) == "Hello"
+    assert text_of(await read_all(provider, ask(max_output_tokens=7))) == "Hello"
+    assert text_of(await read_all(provider, ask(max_output_tokens=7))) == "Hello"
     assert len(raw.heard) == 4
     last = raw.heard[-1].body
     assert last["max_completion_tokens"] == 7
@@ -904,7 +909,7 @@ async def test_calls_refused_at_the_same_time_all_learn(raw: RawServer, make: Ma
 
     raw.answer(script)
     provider = make(raw.url)
-    answers = await asyncio.gather(collect(provider, ask("a")), collect(provider, ask("b")))
+    answers = await asyncio.gather(read_all(provider, ask("a")), read_all(provider, ask("b")))
     assert [text_of(events) for events in answers] == ["Hello", "Hello"]
 
 
@@ -947,14 +952,12 @@ def test_a_key_no_header_can_carry(key: str, make: Make) -> None:
 
 async def test_the_key_is_not_carried_elsewhere(raw: RawServer, make: Make) -> None:
     """A redirect is reported, never followed."""
-    other = RawServer()
-    await other.start()
-    other.answer(hello)
-    raw.answer(refuse("307 Moved", "", Location=f"{other.url}/chat/completions"))
-    error = await failing(make(raw.url, api_key=KEY))
-    assert other.heard == []
-    assert other.url in str(error)
-    await other.stop()
+    async with RawServer("/v1") as other:
+        other.answer(hello)
+        raw.answer(refuse("307 Moved", "", Location=f"{other.url}/chat/completions"))
+        error = await failing(make(raw.url, api_key=KEY))
+        assert other.heard == []
+        assert other.url in str(error)
 
 
 async def test_proxies_are_not_used_for_this_machine(
@@ -965,14 +968,14 @@ async def test_proxies_are_not_used_for_this_machine(
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")
     monkeypatch.delenv("NO_PROXY", raising=False)
     raw.answer(hello)
-    assert text_of(await collect(make(raw.url), ask())) == "Hello"
+    assert text_of(await read_all(make(raw.url), ask())) == "Hello"
 
 
 async def test_extra_settings_that_are_no_json(raw: RawServer, make: Make) -> None:
     """A mistake in them is the admin's to mend, and is said before anything is sent."""
     raw.answer(hello)
     with pytest.raises(ConfigError, match="extra settings"):
-        await collect(make(raw.url), ask(extra={"x": object()}))
+        await read_all(make(raw.url), ask(extra={"x": object()}))
     assert raw.heard == []
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from skald_core.server.routes import account, conversations, inbox, models, plugins
+from skald_core.server.routes import account, agents, conversations, inbox, models, plugins
 
-HANDLERS = (*account.HANDLERS, *conversations.HANDLERS, *inbox.HANDLERS, *models.HANDLERS, *plugins.HANDLERS)
+HANDLERS = (*account.HANDLERS, *agents.HANDLERS, *conversations.HANDLERS, *inbox.HANDLERS, *models.HANDLERS, *plugins.HANDLERS)
 
 __all__ = ("HANDLERS",)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Request, Response, get, post, put
+from litestar import Request, Response, delete, get, patch, post, put
 from litestar.datastructures import Cookie
 from litestar.params import FromPath, JSONBody
 
-from skald_core.errors import Conflict
 from skald_core.identity.models import User
 from skald_core.identity.passwords import MIN_LENGTH
 from skald_core.identity.sessions import LIFETIME
@@ -64,6 +63,16 @@ class UserBody(msgspec.Struct):
     role: Short = "member"
     encrypted: bool = True
     locale: Short = ""
+
+
+class ChangeUserBody(msgspec.Struct, forbid_unknown_fields=True):
+    display_name: Short | None = None
+    role: Short | None = None
+    active: bool | None = None
+
+
+class DeleteUserBody(msgspec.Struct):
+    password: Secret
 
 
 class GatePlugin(msgspec.Struct):
@@ -194,10 +203,8 @@ async def users(request: AnyRequest) -> list[User]:
 @post("/api/users", guards=[capability("users.manage")], status_code=201)
 async def add_user(request: AnyRequest, data: JSONBody[UserBody]) -> User:
     """Create an account. The new user signs in with the given password."""
-    app = runtime(request)
-    if app.roles.get(data.role) is None:
-        raise Conflict(f"there is no role {data.role!r}", code="role_not_found")
-    made = await app.users.create(
+    return await runtime(request).accounts.add(
+        caller(request),
         username=data.username,
         password=data.password,
         display_name=data.display_name,
@@ -205,17 +212,33 @@ async def add_user(request: AnyRequest, data: JSONBody[UserBody]) -> User:
         encrypted=data.encrypted,
         locale=data.locale if data.locale in LOCALES else "",
     )
-    await app.audit(caller(request), "user.create", made.user.username)
-    return made.user
+
+
+@patch("/api/users/{user:str}", guards=[capability("users.manage")])
+async def change_user(request: AnyRequest, user: FromPath[str], data: JSONBody[ChangeUserBody]) -> User:
+    """Rename an account, give it another role, or switch it off or on. Switching off ends all of its sessions, sockets and
+    turns before this answers."""
+    return await runtime(request).accounts.change(
+        caller(request), user, display_name=data.display_name, role=data.role, active=data.active
+    )
+
+
+@delete("/api/users/{user:str}", guards=[capability("users.manage")], status_code=204)
+async def delete_user(request: AnyRequest, user: FromPath[str], data: JSONBody[DeleteUserBody]) -> None:
+    """Delete an account with all of its data, for good. Takes the caller's own password."""
+    await runtime(request).accounts.delete(caller(request), user, data.password, address=_address(request))
 
 
 @post("/api/users/{user:str}/password", guards=[capability("users.manage")], status_code=204)
 async def reset_password(request: AnyRequest, user: FromPath[str], data: JSONBody[ResetBody]) -> None:
     """Give an unencrypted user a new password; their sessions and sockets end before this answers."""
     app = runtime(request)
+    await app.accounts.demand(caller(request), user)
     await app.users.reset_password(user, data.new)
     app.close_sockets(user)
     await app.audit(caller(request), "user.reset_password", user)
 
 
-HANDLERS = (setup_state, setup, login, logout, me, profile, password, users, add_user, reset_password)
+HANDLERS = (
+    setup_state, setup, login, logout, me, profile, password, users, add_user, change_user, delete_user, reset_password,
+)  # fmt: skip

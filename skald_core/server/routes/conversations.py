@@ -6,8 +6,10 @@ from typing import Annotated, Any
 
 import msgspec
 from litestar import Request, Response, delete, get, patch, post
+from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 from litestar.params import FromPath, FromQuery, JSONBody
 
+from skald_core.chat import transfer
 from skald_core.loop.types import Attachment
 from skald_core.server.guards import context_of, signed_in
 
@@ -47,18 +49,30 @@ class OneMessage(msgspec.Struct):
     message: int
 
 
+class StopBody(msgspec.Struct):
+    reason: Annotated[str, msgspec.Meta(max_length=400)] = ""
+
+
 class QueuedBody(msgspec.Struct):
     content: str
 
 
 @get("/api/conversations", guards=[signed_in])
 async def page(
-    request: AnyRequest, before: FromQuery[str | None] = None, limit: FromQuery[int] = 50, q: FromQuery[str] = ""
+    request: AnyRequest,
+    before: FromQuery[str | None] = None,
+    limit: FromQuery[int] = 50,
+    q: FromQuery[str] = "",
+    counts: FromQuery[bool] = False,
 ) -> dict[str, Any]:
-    """A page of the caller's conversations, newest first."""
+    """A page of the caller's conversations, newest first; ``counts`` adds how many messages each shows."""
     context = await context_of(request)
     found = await context.conversations.page(before=before, limit=limit, q=q)
-    return {"items": [context.conversation_view(row) for row in found.items], "next": found.next}
+    items = [context.conversation_view(row) for row in found.items]
+    if counts:
+        known = await context.message_counts([row.id for row in found.items])
+        items = [{**item, "message_count": known.get(item["id"], 0)} for item in items]
+    return {"items": items, "next": found.next}
 
 
 @post("/api/conversations", guards=[signed_in], status_code=201)
@@ -109,10 +123,40 @@ async def send(request: AnyRequest, conversation: FromPath[str], data: JSONBody[
     return await context.send(conversation, data.content, client_id=data.client_id, attachments=tuple(data.attachments))
 
 
+@delete("/api/conversations/{conversation:str}/messages/{message:int}", guards=[signed_in], status_code=200)
+async def delete_turn(request: AnyRequest, conversation: FromPath[str], message: FromPath[int]) -> Accepted:
+    """Delete the turn this message belongs to, for good: what the person said and every answer to it."""
+    return {"deleted": await transfer.delete_turn(await context_of(request), conversation, message)}
+
+
+@get("/api/conversations/{conversation:str}/export", guards=[signed_in])
+async def export(request: AnyRequest, conversation: FromPath[str]) -> Response[bytes]:
+    """The whole history as one JSON document, every branch of it."""
+    row, data = await transfer.export_conversation(await context_of(request), conversation)
+    return Response(
+        data,
+        media_type="application/json",
+        headers={"Content-Disposition": f'attachment; filename="{transfer.file_name(row)}"'},
+    )
+
+
+@post("/api/conversations/import", guards=[signed_in], status_code=201, request_max_body_size=transfer.MAX_ARCHIVE)
+async def import_(request: AnyRequest, client_id: FromQuery[ClientId | None] = None) -> dict[str, Any]:
+    """A new conversation with an exported history; the body is the export. The same ``client_id`` gives the same one."""
+    context = await context_of(request)
+    try:
+        data = await request.body()
+    except RequestEntityTooLarge:
+        raise transfer.too_large() from None
+    return context.conversation_view(await transfer.import_conversation(context, data, client_id=client_id))
+
+
 @post("/api/conversations/{conversation:str}/stop", guards=[signed_in], status_code=202)
 async def stop(request: AnyRequest, conversation: FromPath[str]) -> Accepted:
-    """End the running turn; its open calls are recorded as cancelled before this answers."""
-    stopped = await (await context_of(request)).stop(conversation)
+    """End the running turn; its open calls are recorded as cancelled before this answers. A body may give a ``reason``."""
+    body = await request.body()
+    reason = msgspec.json.decode(body, type=StopBody).reason if body else ""
+    stopped = await (await context_of(request)).stop(conversation, reason)
     return {"stopped": stopped}
 
 
@@ -169,6 +213,6 @@ async def delete_queued(request: AnyRequest, conversation: FromPath[str], queued
 
 
 HANDLERS = (
-    page, create, one, change, remove, messages, send, stop, retry, go_on, edit, regenerate, head, compact, edit_queued,
-    delete_queued,
+    page, create, import_, one, change, remove, messages, delete_turn, export, send, stop, retry, go_on, edit, regenerate,
+    head, compact, edit_queued, delete_queued,
 )  # fmt: skip

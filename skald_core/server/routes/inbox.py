@@ -8,6 +8,7 @@ import msgspec
 from litestar import Request, get, post
 from litestar.params import FromPath, FromQuery, JSONBody
 
+from skald_core.chat import inbox as requests
 from skald_core.server.guards import context_of, signed_in
 
 __all__ = ("HANDLERS",)
@@ -18,6 +19,7 @@ AnyRequest = Request[Any, Any, Any]
 class AnswerBody(msgspec.Struct):
     choice: Annotated[str, msgspec.Meta(max_length=64)]
     note: Annotated[str, msgspec.Meta(max_length=4000)] = ""
+    arguments: dict[str, Any] | None = None
 
 
 @get("/api/inbox", guards=[signed_in])
@@ -30,9 +32,17 @@ async def inbox(request: AnyRequest, status: FromQuery[str | None] = None) -> di
 
 @post("/api/requests/{request_id:str}/answer", guards=[signed_in], status_code=200)
 async def answer(request: AnyRequest, request_id: FromPath[str], data: JSONBody[AnswerBody]) -> dict[str, Any]:
-    """Give the one answer, from any surface."""
+    """Give the one answer, from any surface; ``arguments`` replace the call's own and are judged again."""
     context = await context_of(request)
-    return context.request_view(await context.requests.answer(request_id, data.choice, data.note))
+    answered = await requests.answer(context, request_id, data.choice, data.note, data.arguments)
+    return context.request_view(answered)
 
 
-HANDLERS = (inbox, answer)
+@post("/api/requests/{request_id:str}/raise", guards=[signed_in], status_code=202)
+async def raise_again(request: AnyRequest, request_id: FromPath[str]) -> dict[str, Any]:
+    """Have an expired request asked again."""
+    context = await context_of(request)
+    return context.request_view(await requests.raise_again(context, request_id))
+
+
+HANDLERS = (inbox, answer, raise_again)

@@ -37,6 +37,8 @@ export const apiEvents = new EventTarget();
  * @property {AbortSignal} [signal]
  * @property {number} [timeout]  milliseconds; 0 is none
  * @property {boolean} [keepalive]  may outlive the page
+ * @property {unknown} [body]  for a DELETE that carries one
+ * @property {boolean} [raw]  the body is text that is JSON already
  * @property {boolean} [quiet]  a 401 is the caller's business and opens no sign-in
  */
 
@@ -69,7 +71,7 @@ async function call(method, path, body, options = {}) {
         Accept: "application/json",
         ...(body === undefined ? {} : { "Content-Type": "application/json" }),
       },
-      body: body === undefined ? undefined : JSON.stringify(body),
+      body: body === undefined ? undefined : options.raw ? String(body) : JSON.stringify(body),
       credentials: "same-origin",
       cache: "no-store",
       keepalive: options.keepalive ?? false,
@@ -118,7 +120,7 @@ export const api = {
   /** @param {string} path @param {unknown} [body] @param {CallOptions} [options] */
   patch: (path, body = {}, options = undefined) => call("PATCH", path, body, options),
   /** @param {string} path @param {CallOptions} [options] */
-  delete: (path, options) => call("DELETE", path, undefined, options),
+  delete: (path, options) => call("DELETE", path, options?.body, options),
 };
 
 /**

@@ -14,7 +14,7 @@ const TICK_MS = 1_000;
 /**
  * @param {number} attempt  0 for the first
  * @param {() => number} random  in [0, 1)
- * @returns {number} milliseconds until the next try: half fixed, half random, at most 30 s
+ * @returns {number} milliseconds until the next try: half fixed, half random, at most 4 s
  */
 export function reconnectDelay(attempt, random = Math.random) {
   const base = Math.min(4_000, 400 * 2 ** Math.min(attempt, 10));

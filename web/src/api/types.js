@@ -46,6 +46,7 @@
  * @property {Record<string, any> | null} [display]
  * @property {number} [started_at]  set by this client when it saw the call start
  * @property {unknown} [progress]  set by this client from `tool_progress`
+ * @property {import("../chat/agent-work.js").AgentWork} [work]  set by this client: what an agent it was delegated to did
  *
  * @typedef {object} Usage
  * @property {number} [input_tokens]
@@ -89,7 +90,7 @@
  * @typedef {object} HumanRequest
  * @property {Id} id
  * @property {string} kind
- * @property {"pending" | "answered" | "expired" | "cancelled"} status
+ * @property {"pending" | "answered" | "expired" | "cancelled" | "raised"} status
  * @property {Id} conversation
  * @property {string} conversation_title
  * @property {Id} call_id
@@ -122,10 +123,11 @@
  * @typedef {object} ProviderField
  * @property {string} key
  * @property {string} label
- * @property {"text" | "url" | "secret" | "path"} kind
+ * @property {"text" | "url" | "secret" | "path" | "select"} kind
  * @property {boolean} required
  * @property {string} default
  * @property {string} help
+ * @property {{value: string, label: string}[]} [options]  of a `select`
  *
  * @typedef {object} ProviderPreset
  * @property {string} id
@@ -180,23 +182,138 @@
  * @property {"ok" | "degraded" | "down"} health
  * @property {string | null} last_error
  *
+ * @typedef {object} Contributes  names of what a plugin brings
+ * @property {string[]} [tools]
+ * @property {string[]} [pages]
+ * @property {number} [routes]
+ * @property {string[]} [providers]
+ * @property {string[]} [services]
+ * @property {string[]} [commands]
+ * @property {string[]} [agents]
+ * @property {string[]} [mounts]
+ * @property {string[]} [hooks]
+ *
+ * @typedef {"discovered" | "disabled" | "starting" | "running" | "needs_config" | "failed" | "incompatible" | "blocked" | "stopped"} PluginState
+ *
  * @typedef {object} Plugin
  * @property {string} id
  * @property {string} title
  * @property {string} summary
- * @property {string} version
+ * @property {string} distribution
  * @property {string} author
- * @property {"disabled" | "starting" | "running" | "needs_config" | "failed" | "incompatible" | "blocked" | "stopped"} state
+ * @property {string} license
+ * @property {string} version  installed
+ * @property {string | null} [running_version]
+ * @property {string | null} [latest_version]
+ * @property {PluginState} state
  * @property {boolean} enabled
  * @property {boolean} bundled
+ * @property {boolean} [editable]
  * @property {{phase: string, message: string, traceback: string} | null} [error]
  * @property {string[]} problems
- * @property {{tools?: string[], pages?: string[], routes?: number | boolean, providers?: string[], services?: string[], hooks?: string[]}} contributes
- * @property {string[]} capabilities
+ * @property {string[]} [deprecations]
+ * @property {Contributes} contributes
+ * @property {{id: string, title: string}[]} capabilities
  * @property {string} homepage
+ * @property {string} docs
+ * @property {number} [size]  bytes
  * @property {number | null} import_ms
  * @property {number | null} start_ms
  * @property {boolean} restart_needed
+ * @property {boolean} [configurable]
+ * @property {boolean} [default_on]
+ *
+ * @typedef {object} PluginData  what a plugin keeps
+ * @property {{bucket: "registry" | "owner", name: string, rows: number | null}[]} tables
+ * @property {number} values
+ * @property {number} secrets
+ * @property {number} files  bytes
+ *
+ * @typedef {object} AccessUser
+ * @property {Id} id
+ * @property {string} display_name
+ * @property {string} role
+ * @property {boolean} allowed
+ * @property {boolean | null} explicit  null: as everyone
+ *
+ * @typedef {{default_on: boolean, users: AccessUser[]}} Access
+ *
+ * @typedef {Plugin & {access: Access, data: PluginData, readme: string, changelog: string}} PluginDetail
+ *
+ * @typedef {object} SettingsForm
+ * @property {import("../ui/form-schema.js").Schema} schema
+ * @property {Record<string, any>} values
+ * @property {Record<string, boolean>} secrets
+ * @property {Record<string, import("../ui/form-schema.js").Choice[]>} choices
+ * @property {boolean} testable
+ * @property {string[]} [required]
+ *
+ * @typedef {{id: string, title: string, ok: boolean, text: string, ms: number}} HealthResult
+ *
+ * @typedef {object} Available
+ * @property {string} name
+ * @property {string} title
+ * @property {string} summary
+ * @property {string} author
+ * @property {string} homepage
+ * @property {string} license
+ * @property {{version: string, api: string, sha256: string[], size: number, released_at: number | string | null}[]} versions
+ * @property {string} latest
+ * @property {string | null} min_good_version
+ * @property {string | null} blocked  the reason
+ * @property {string | null} installed  its version
+ * @property {boolean} verified
+ *
+ * @typedef {object} AvailableList
+ * @property {{title: string, source: string, updated_at: number | null, error?: string | null}} index
+ * @property {{reason: string, command?: string} | null} advice
+ * @property {Available[]} items
+ *
+ * @typedef {object} Plan
+ * @property {{name: string, from: string | null, to: string | null}[]} changes
+ * @property {boolean} hashes
+ * @property {{added: string[], removed: string[]}} capabilities
+ * @property {{added: Contributes, removed: Contributes}} contributes
+ * @property {PluginData | null} [data]
+ * @property {boolean} restart_needed
+ * @property {string[]} warnings
+ *
+ * @typedef {"install" | "upgrade" | "uninstall" | "purge" | "restore"} JobAct
+ *
+ * @typedef {object} Job
+ * @property {string} id
+ * @property {"plan" | JobAct} act
+ * @property {string | null} plugin
+ * @property {string | null} requirement
+ * @property {"running" | "done" | "failed" | "rolled_back"} state
+ * @property {"resolve" | "download" | "check" | "switch" | "start" | "rollback" | "done"} step
+ * @property {string[]} log
+ * @property {number} created_at
+ * @property {number | null} ended_at
+ * @property {{message: string} | null} [error]
+ * @property {Plan | null} [plan]
+ * @property {string | null} [command]  advice: what to run by hand
+ *
+ * @typedef {object} MyPlugin
+ * @property {string} id
+ * @property {string} title
+ * @property {string} summary
+ * @property {{name: string, title: string}[]} tools
+ * @property {{page_id: string, title: string, entry: string}[]} pages
+ * @property {(string | {name: string, title?: string, hint?: string})[]} commands
+ * @property {boolean} configurable
+ *
+ * @typedef {{name: string, title: string, hint: string, plugin: string}} Command
+ *
+ * @typedef {object} User
+ * @property {Id} id
+ * @property {string} username
+ * @property {string} display_name
+ * @property {string} role
+ * @property {boolean} encrypted
+ * @property {boolean} active
+ * @property {string} locale
+ * @property {number} created_at
  *
  * @typedef {object} PluginPage
  * @property {string} plugin

@@ -8,6 +8,7 @@ import { i18n, t, tt } from "../i18n/index.js";
 import { prefs } from "../core/prefs.js";
 import { SkElement } from "../ui/base.js";
 import { toolIcon } from "./tool-icon.js";
+import { workSummary } from "./agent-work.js";
 import { reasoningSummary } from "./turns.js";
 import "../markdown/markdown.js";
 import "../ui/icon.js";
@@ -24,6 +25,8 @@ const STATE_ICONS = { running: "arrow-repeat", awaiting: "hourglass-split", done
 
 /** What a running tool says of itself, such as the step a helper is at; else its summary. @param {Call} call */
 function doing(call) {
+  const work = call.state === "running" ? workSummary(call.work) : "";
+  if (work) return work;
   const progress = /** @type {any} */ (call.progress);
   const said = call.state === "running" && progress && typeof progress === "object" ? (progress.step ?? progress.message ?? progress.text) : "";
   return (typeof said === "string" && said.trim()) || call.summary || call.path || "";
@@ -171,6 +174,23 @@ export class SkActivity extends SkElement {
     </div>`;
   }
 
+  /** @private what an agent did for this call, while this tab looked on @param {Call} call */
+  _work(call) {
+    const { work } = call;
+    if (!work?.steps.length) return nothing;
+    return html`<div class="work">
+      <p class="io-head"><span><sk-icon name="robot"></sk-icon> ${t("activity.agent", { agent: tt(work.title) || work.agent })}</span></p>
+      ${work.dropped ? html`<p class="faint">${t("activity.agent_earlier", { count: work.dropped })}</p>` : nothing}
+      <ol class="inner">
+        ${work.steps.map((step) =>
+          step.kind === "tool"
+            ? html`<li><sk-icon name="wrench"></sk-icon><span class="inner-tool" dir="auto">${step.tool}</span> <span class="faint" dir="auto">${step.text === step.tool ? "" : step.text}</span></li>`
+            : html`<li class="wrote"><sk-markdown .text=${step.text}></sk-markdown></li>`,
+        )}
+      </ol>
+    </div>`;
+  }
+
   /** @private @param {Step} step */
   _step(step) {
     const open = this._openSteps.has(step.key);
@@ -202,7 +222,7 @@ export class SkActivity extends SkElement {
       </button>
       ${open
         ? html`<div class="inside">
-            ${diff.map((/** @type {any} */ c) => html`<sk-diff .diff=${String(c.diff ?? "")} .path=${String(c.path ?? call.path ?? "")}></sk-diff>`)}
+            ${this._work(call)} ${diff.map((/** @type {any} */ c) => html`<sk-diff .diff=${String(c.diff ?? "")} .path=${String(c.path ?? call.path ?? "")}></sk-diff>`)}
             ${this._raw(`${step.key}i`, t("activity.input", { tool: call.name }), pretty(call.arguments))}
             ${call.result !== null && call.result !== undefined && call.result !== ""
               ? this._raw(`${step.key}o`, t(`activity.output_${call.state === "failed" ? "error" : "ok"}`), call.result_kind === "json" ? pretty(call.result) : call.result)
@@ -373,6 +393,43 @@ export class SkActivity extends SkElement {
         flex-direction: column;
         gap: var(--s2);
         padding: var(--s1) var(--s2) var(--s3) 2.1rem;
+      }
+      .work {
+        padding: var(--s2) var(--s3);
+        border-inline-start: 2px solid var(--line);
+      }
+      .work .io-head span {
+        display: inline-flex;
+        align-items: center;
+        gap: var(--s1);
+      }
+      ol.inner {
+        display: flex;
+        flex-direction: column;
+        gap: var(--s1);
+        max-block-size: 20rem;
+        overflow-y: auto;
+        padding: 0;
+        border: 0;
+      }
+      .inner li {
+        display: flex;
+        flex-wrap: wrap;
+        align-items: baseline;
+        gap: 0 var(--s2);
+        overflow-wrap: anywhere;
+      }
+      .inner li sk-icon {
+        --icon-size: 0.9rem;
+        align-self: center;
+        color: var(--text-faint);
+      }
+      .inner-tool {
+        font-weight: 550;
+      }
+      .inner sk-markdown {
+        min-inline-size: 0;
+        color: var(--text-soft);
       }
       .reasoning {
         display: block;

@@ -1,6 +1,6 @@
 /**
  * `<sk-approval .request>`: a person decides. It says who asks, to do what, to which thing, and why, and shows the effect.
- * Answered elsewhere, it changes by itself. Keys while it has the focus: A allows once, D denies, → opens more.
+ * Answered elsewhere, it changes by itself. Keys while it has the focus: A allows once, D denies, E edits, → opens more.
  */
 import { css, html, nothing } from "lit";
 import { api, ApiError } from "../api/index.js";
@@ -26,6 +26,7 @@ export class SkApproval extends SkElement {
     _problem: { state: true },
     _more: { state: true },
     _note: { state: true },
+    _edited: { state: true },
   };
 
   constructor() {
@@ -38,6 +39,7 @@ export class SkApproval extends SkElement {
     this._problem = "";
     this._more = false;
     this._note = "";
+    /** the arguments as the person changes them @type {string | null} */ this._edited = null;
     /** @private */ this._shown = 0;
   }
 
@@ -77,21 +79,43 @@ export class SkApproval extends SkElement {
     } else if (key === "d" || key === "D") {
       const choice = choices.find((c) => !c.allow);
       if (choice) void this.answer(choice.id);
-    } else if (key === "ArrowRight" || key === "ArrowLeft") {
+    } else if (key === "e" || key === "E") void this._edit();
+    else if (key === "ArrowRight" || key === "ArrowLeft") {
       this._more = key === (getComputedStyle(this).direction === "rtl" ? "ArrowLeft" : "ArrowRight");
     } else return false;
     return true;
   }
 
-  /** @param {string} choice */
-  async answer(choice) {
+  /** @private */
+  async _edit() {
+    this._more = true;
+    this._edited ??= JSON.stringify(this.request.arguments, null, 2);
+    await this.updateComplete;
+    /** @type {HTMLElement | null} */ (this.renderRoot.querySelector("#arguments"))?.focus();
+  }
+
+  /** Allow once, with the arguments as they were changed. @private */
+  async _allowEdited() {
+    const choice = this.request.choices.find((c) => c.allow);
+    if (!choice) return;
+    try {
+      const changed = JSON.parse(this._edited ?? "");
+      if (!changed || typeof changed !== "object" || Array.isArray(changed)) throw new TypeError("not an object");
+      await this.answer(choice.id, changed);
+    } catch {
+      this._problem = t("approval.bad_arguments");
+    }
+  }
+
+  /** @param {string} choice @param {Record<string, any>} [changed]  arguments in place of the model's */
+  async answer(choice, changed) {
     if (this._busy) return;
     this._busy = choice;
     this._problem = "";
     const takesNote = this.request.choices.find((c) => c.id === choice)?.note;
     const note = takesNote ? this._note.trim() : "";
     try {
-      this.request = await api.post(`/api/requests/${this.request.id}/answer`, { choice, ...(note ? { note } : {}) });
+      this.request = await api.post(`/api/requests/${this.request.id}/answer`, { choice, ...(note ? { note } : {}), ...(changed ? { arguments: changed } : {}) });
       this.emit("sk-answered", this.request);
     } catch (error) {
       if (error instanceof ApiError && error.code === "already_answered") {
@@ -108,6 +132,20 @@ export class SkApproval extends SkElement {
     const key = `choice.${choice.id}`;
     const known = t(key);
     return known !== key ? known : tt(choice.label);
+  }
+
+  /** Have what expired asked again; nothing is allowed by that. @private */
+  async _raise() {
+    if (this._busy) return;
+    this._busy = "raise";
+    this._problem = "";
+    try {
+      this.request = await api.post(`/api/requests/${this.request.id}/raise`);
+      this.emit("sk-raised", this.request);
+    } catch (error) {
+      this._problem = describeError(error);
+    }
+    this._busy = "";
   }
 
   /** @private */
@@ -130,6 +168,12 @@ export class SkApproval extends SkElement {
         ${request.answer?.note ? html`<span class="soft">“${request.answer.note}”</span>` : nothing}
       </span>
       ${this.showConversation ? html`<a href="/c/${request.conversation}">${request.conversation_title || t("chat.untitled")}</a>` : nothing}
+      ${this._problem ? html`<p class="problem" role="alert">${this._problem}</p>` : nothing}
+      ${request.status === "expired"
+        ? html`<button class="btn small" ?disabled=${this._busy !== ""} aria-busy=${this._busy ? "true" : nothing} @click=${this._raise}>
+            <sk-icon name="arrow-repeat"></sk-icon>${t("approval.raise")}
+          </button>`
+        : nothing}
     </article>`;
   }
 
@@ -143,7 +187,7 @@ export class SkApproval extends SkElement {
     const noteChoice = request.choices.find((c) => c.note);
     const risk = request.details?.risk;
     const thing = changes.length ? "" : request.path || "";
-    return html`<article tabindex="-1" aria-labelledby="who" aria-keyshortcuts="A D">
+    return html`<article tabindex="-1" aria-labelledby="who" aria-keyshortcuts="A D E">
       <header>
         <sk-icon name=${toolIcon(request.icon)}></sk-icon>
         <p id="who" role="heading" aria-level=${this.level}><span class="agent" dir="auto">${request.agent || t("approval.assistant")}</span> ${t("approval.asks")} <span dir="auto">${tt(request.title) || request.tool}</span></p>
@@ -186,10 +230,27 @@ export class SkApproval extends SkElement {
                     }}
                   ></textarea>`
               : nothing}
-            <details>
-              <summary>${t("approval.arguments", { tool: request.tool })}</summary>
-              <pre class="raw" tabindex="0">${JSON.stringify(request.arguments, null, 2)}</pre>
-            </details>
+            ${this._edited === null
+              ? html`<details>
+                  <summary>${t("approval.arguments", { tool: request.tool })}</summary>
+                  <pre class="raw" tabindex="0">${JSON.stringify(request.arguments, null, 2)}</pre>
+                  <button class="btn small" @click=${this._edit}><sk-icon name="pencil"></sk-icon>${t("approval.edit")}</button>
+                </details>`
+              : html`<label for="arguments">${t("approval.arguments", { tool: request.tool })}</label>
+                  <textarea
+                    id="arguments"
+                    class="field code"
+                    rows="6"
+                    spellcheck="false"
+                    aria-describedby="arguments-help"
+                    .value=${this._edited}
+                    @input=${(/** @type {Event} */ e) => (this._edited = /** @type {HTMLTextAreaElement} */ (e.target).value)}
+                  ></textarea>
+                  <p class="faint" id="arguments-help">${t("approval.edit_help")}</p>
+                  <div class="edit-acts">
+                    <button class="btn small primary" ?disabled=${this._busy !== ""} @click=${this._allowEdited}>${t("approval.allow_edited")}</button>
+                    <button class="btn small" @click=${() => (this._edited = null)}>${t("action.discard")}</button>
+                  </div>`}
           </div>`
         : nothing}
       ${this._problem ? html`<p class="problem" role="alert">${this._problem}</p>` : nothing}
@@ -327,6 +388,20 @@ export class SkApproval extends SkElement {
         color: var(--text-soft);
         padding-block: var(--s1);
       }
+      .code {
+        font-family: var(--mono);
+        font-size: 0.8125rem;
+        field-sizing: content;
+        max-block-size: 24rem;
+      }
+      .edit-acts {
+        display: flex;
+        flex-wrap: wrap;
+        gap: var(--s2);
+      }
+      details .btn {
+        margin-block-start: var(--s2);
+      }
       .problem {
         color: var(--fail);
         font-size: var(--size-s);
@@ -357,8 +432,8 @@ export class SkApproval extends SkElement {
         font-size: var(--size-xs);
       }
       .answered {
-        flex-direction: row;
-        align-items: flex-start;
+        flex-flow: row wrap;
+        align-items: center;
         gap: var(--s2);
         padding: var(--s3) var(--s4);
         border-inline-start-width: 1px;
@@ -366,7 +441,7 @@ export class SkApproval extends SkElement {
         font-size: var(--size-s);
       }
       .answered .words {
-        flex: 1;
+        flex: 1 1 14rem;
         display: flex;
         flex-wrap: wrap;
         gap: 0 var(--s2);

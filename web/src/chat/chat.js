@@ -10,11 +10,13 @@ import { app } from "../core/app-state.js";
 import { navigate } from "../core/router.js";
 import { Watch } from "../core/watch.js";
 import { SkElement } from "../ui/base.js";
+import { confirmDialog } from "../ui/dialog.js";
 import { toast, toastError, undoable } from "../ui/toast.js";
 import { describeError } from "../ui/states.js";
 import { Conversation } from "./conversation.js";
 import { chunkTurns, groupTurns, keepUnchanged } from "./turns.js";
 import { copyText } from "./turn.js";
+import { exportConversation, importConversation } from "./transfer.js";
 import { writeDraft } from "./composer.js";
 import "../ui/menu.js";
 import "../ui/states.js";
@@ -24,6 +26,8 @@ import "./turn.js";
 
 /** @type {Map<string, import("../api/types.js").HumanRequest>} */
 const NO_REQUESTS = new Map();
+/** @type {import("../api/types.js").Command[]} */
+const NO_COMMANDS = [];
 const NEAR_PX = 56;
 const OLDER_PX = 900;
 
@@ -61,6 +65,7 @@ export class SkChat extends SkElement {
     /** @private */ this._watch = new Watch(this, this.model, ["change", "snapshot", "started", "finished"], (event) => this._heard(event));
     new Watch(this, app);
     new Watch(this, app.models);
+    new Watch(this, app.commands);
     new Watch(this, app.conversations, ["change"], () => this._markRead());
     this.addEventListener("sk-turn-act", (event) => void this._turnAct(/** @type {CustomEvent} */ (event)));
     /** @private */ this._watchOutbox = new Watch(this, null);
@@ -326,6 +331,8 @@ export class SkChat extends SkElement {
     } else if (act === "regenerate") {
       this.jumpToLatest();
       await this._post("regenerate", { message });
+    } else if (act === "delete") {
+      await this._deleteTurn(message);
     } else if (act === "head") {
       const done = await this._post("head", { message });
       if (done === null && !app.online) return;
@@ -341,6 +348,18 @@ export class SkChat extends SkElement {
       await this.updateComplete;
       const turns = /** @type {import("./turn.js").SkTurn[]} */ ([...this.renderRoot.querySelectorAll("sk-turn")]);
       turns.find((turn) => [turn.view.prompt, ...turn.view.answers].some((m) => String(m?.id) === String(message)))?.scrollIntoView({ block: "nearest" });
+    }
+  }
+
+  /** @private @param {import("../api/types.js").Id} message */
+  async _deleteTurn(message) {
+    const sure = await confirmDialog({ heading: t("chat.delete_turn_title"), text: t("chat.delete_turn_text"), confirm: t("chat.delete"), danger: true });
+    if (!sure) return;
+    try {
+      await api.delete(`/api/conversations/${this.conversationId}/messages/${message}`);
+      app.resync(this.model);
+    } catch (error) {
+      toastError(error);
     }
   }
 
@@ -490,7 +509,7 @@ export class SkChat extends SkElement {
   _header() {
     const { info } = this.model;
     const title = info?.title || (this.conversationId === null ? t("chat.new") : this.model.loaded ? t("chat.untitled") : "");
-    const items = this.conversationId === null ? [] : this._menuItems();
+    const items = this._menuItems();
     const heading = this.docked
       ? html`<h2 class="name" dir="auto" title=${title} @dblclick=${() => this.rename()}>${title}</h2>`
       : this.hasAttribute("empty")
@@ -525,11 +544,15 @@ export class SkChat extends SkElement {
   /** @private @returns {import("../ui/menu.js").MenuItem[]} */
   _menuItems() {
     const { info } = this.model;
-    const id = /** @type {string} */ (this.conversationId);
+    const id = this.conversationId;
+    const bringIn = { label: t("chat.import"), icon: "box-arrow-in-down", divider: id !== null, run: () => importConversation() };
+    if (id === null) return [bringIn];
     return [
       { label: t("chat.rename"), icon: "pencil", run: () => this.rename() },
       { label: info?.pinned ? t("chat.unpin") : t("chat.pin"), icon: info?.pinned ? "pin-angle-fill" : "pin-angle", run: () => app.patchConversation(id, { pinned: !info?.pinned }).catch(toastError) },
       { label: t("chat.compact"), icon: "arrows-collapse", disabled: this.model.running || this.model.messages.length < 4, run: () => this._post("compact") },
+      { ...bringIn },
+      { label: t("chat.export"), icon: "box-arrow-up", disabled: !this.model.messages.length, run: () => exportConversation(id) },
       { label: t("chat.delete"), icon: "trash", danger: true, divider: true, run: () => deleteConversation(id) },
     ];
   }
@@ -684,6 +707,7 @@ export class SkChat extends SkElement {
             @sk-queue-delete=${(/** @type {CustomEvent} */ e) => api.delete(`/api/conversations/${this.conversationId}/queue/${e.detail.id}`).catch(toastError)}
           ></sk-queue>
           <sk-composer
+            .commands=${app.commands.data ?? NO_COMMANDS}
             .draftKey=${draftKey(this.conversationId, "")}
             ?running=${running}
             ?stopping=${this._stopping}

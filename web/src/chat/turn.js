@@ -159,6 +159,7 @@ export class SkTurn extends SkElement {
         ? html`<div class="acts end" role="group" aria-label=${t("chat.your_actions")}>
             ${this._branches(prompt)} ${this._button("copy", t("action.copy"), () => copyText(prompt.content))}
             ${this._button("pencil", t("chat.edit"), () => this.edit(), this.running)}
+            ${this._button("trash", t("chat.delete_turn"), () => this._act("delete", { message: prompt.id }), this.running)}
           </div>`
         : nothing}
     </div>`;

@@ -117,6 +117,8 @@ class AppState extends EventTarget {
       return /** @type {HumanRequest[]} */ (data.items);
     });
     this.models = new Resource(async () => /** @type {import("../api/types.js").Model[]} */ (await api.get("/api/models")));
+    /** slash commands the person may use */
+    this.commands = new Resource(async () => /** @type {import("../api/types.js").Command[]} */ (await api.get("/api/commands")));
     this.pages = new Resource(async () => /** @type {import("../api/types.js").PluginPage[]} */ (await api.get("/api/plugins/pages")));
     /** @type {Outbox | null} */ this.outbox = null;
     /** the conversation on screen, which is never let go @type {string | null} */ this.shown = null;
@@ -352,6 +354,7 @@ class AppState extends EventTarget {
     onEvent("models_changed", () => void this.models.load());
     onEvent("plugins_changed", () => {
       void this.pages.load();
+      void this.commands.load();
       void this.models.load();
       void this.refreshMe();
       void this._pluginTexts();
@@ -370,6 +373,7 @@ class AppState extends EventTarget {
     void this.inbox.load();
     void this.models.load();
     void this.pages.load();
+    void this.commands.load();
   }
 
   /** @private */
@@ -394,6 +398,7 @@ class AppState extends EventTarget {
     this.inbox.clear();
     this.models.clear();
     this.pages.clear();
+    this.commands.clear();
   }
 
   /** @private @param {boolean} reachable */

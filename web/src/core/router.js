@@ -2,7 +2,7 @@
 
 /**
  * @typedef {object} Route
- * @property {"chat" | "inbox" | "models" | "plugins" | "plugin" | "profile" | "page" | "setup" | "login" | "unknown"} name
+ * @property {"chat" | "inbox" | "models" | "plugins" | "plugin" | "users" | "profile" | "my-plugins" | "page" | "setup" | "login" | "unknown"} name
  * @property {Record<string, string>} params
  * @property {string} path
  */
@@ -28,8 +28,9 @@ export function parseRoute(path) {
   if (parts.length === 0) return route("chat");
   if (first === "c" && parts.length === 2) return route("chat", { id: second });
   if (first === "plugins" && parts.length === 2) return route("plugin", { id: second });
+  if (first === "profile" && second === "plugins" && parts.length <= 3) return route("my-plugins", third ? { id: third } : {});
   if (first === "page" && parts.length === 3) return route("page", { plugin: second, page: third });
-  if (parts.length === 1 && ["inbox", "models", "plugins", "profile", "setup", "login"].includes(first)) return route(/** @type {Route["name"]} */ (first));
+  if (parts.length === 1 && ["inbox", "models", "plugins", "users", "profile", "setup", "login"].includes(first)) return route(/** @type {Route["name"]} */ (first));
   return route("unknown");
 }
 

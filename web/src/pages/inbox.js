@@ -1,4 +1,7 @@
-/** `<sk-inbox-page>`: everything that waits for the person, and what they answered. Keys: J/K move, A allow, D deny. */
+/**
+ * `<sk-inbox-page>`: everything that waits for the person, what they answered, and what nobody answered in time. Keys: J/K
+ * move, A allow, D deny.
+ */
 import { css, html, nothing } from "lit";
 import { repeat } from "lit/directives/repeat.js";
 import { api, onEvent } from "../api/index.js";
@@ -7,23 +10,30 @@ import { app } from "../core/app-state.js";
 import { Resource, Watch } from "../core/watch.js";
 import { SkElement, isEditing } from "../ui/base.js";
 import { describeError } from "../ui/states.js";
+import { toast } from "../ui/toast.js";
 import "../chat/approval-card.js";
 import "../ui/page.js";
 import "../ui/states.js";
 
-/** @typedef {import("../api/types.js").HumanRequest} HumanRequest */
+/**
+ * @typedef {import("../api/types.js").HumanRequest} HumanRequest
+ * @typedef {"pending" | "answered" | "missed"} Filter
+ */
+
+/** What each list but the first holds. @type {Record<"answered" | "missed", HumanRequest["status"][]>} */
+const SHOWN = { answered: ["answered"], missed: ["expired", "raised", "cancelled"] };
 
 export class SkInboxPage extends SkElement {
   static properties = { _filter: { state: true }, _at: { state: true }, _recent: { state: true } };
 
   constructor() {
     super();
-    /** @type {"pending" | "answered"} */ this._filter = "pending";
+    /** @type {Filter} */ this._filter = "pending";
     /** id of the selected request @type {string | null} */ this._at = null;
     /** answered while the page was open: they stay where they were @type {Map<string, HumanRequest>} */ this._recent = new Map();
-    /** @private */ this._answered = new Resource(async () => /** @type {HumanRequest[]} */ ((await api.get("/api/inbox")).items.filter((/** @type {HumanRequest} */ r) => r.status !== "pending")));
+    /** @private */ this._past = new Resource(async () => /** @type {HumanRequest[]} */ ((await api.get("/api/inbox")).items.filter((/** @type {HumanRequest} */ r) => r.status !== "pending")));
     new Watch(this, app.inbox);
-    new Watch(this, this._answered);
+    new Watch(this, this._past);
     new Watch(this, app);
     /** @private @type {(() => void)[]} */ this._off = [];
   }
@@ -32,7 +42,7 @@ export class SkInboxPage extends SkElement {
     super.connectedCallback();
     document.addEventListener("keydown", this._keys);
     void app.inbox.load();
-    this._off = [onEvent("inbox_changed", () => this._filter === "answered" && void this._answered.load())];
+    this._off = [onEvent("inbox_changed", () => this._filter !== "pending" && void this._past.load())];
   }
 
   disconnectedCallback() {
@@ -43,7 +53,8 @@ export class SkInboxPage extends SkElement {
 
   /** @private @returns {HumanRequest[]} */
   _items() {
-    if (this._filter === "answered") return this._answered.data ?? [];
+    const { _filter: filter } = this;
+    if (filter !== "pending") return (this._past.data ?? []).filter((r) => SHOWN[filter].includes(r.status));
     const pending = app.inbox.data ?? [];
     const ids = new Set(pending.map((r) => String(r.id)));
     const kept = [...this._recent.values()].filter((r) => !ids.has(String(r.id)));
@@ -62,7 +73,9 @@ export class SkInboxPage extends SkElement {
       const to = key === "j" ? Math.min(items.length - 1, index + 1) : Math.max(0, index - 1);
       this._select(items[to]);
     } else if (key === "a" || key === "d" || event.key === "ArrowRight" || event.key === "ArrowLeft") {
-      if (!this._card()?.answerByKey(event.key)) return;
+      // The first press shows what the next one would answer.
+      if (this._at === null) this._select(items.find((r) => r.status === "pending"));
+      else if (!this._card()?.answerByKey(event.key)) return;
     } else return;
     event.preventDefault();
   };
@@ -93,25 +106,38 @@ export class SkInboxPage extends SkElement {
     void app.inbox.load();
   }
 
-  /** @private @param {"pending" | "answered"} filter */
+  /** @private */
+  _wasRaised() {
+    toast(t("inbox.raised"), { tone: "done" });
+    void app.inbox.load();
+    void this._past.load();
+  }
+
+  /** @private @param {Filter} filter */
   _show(filter) {
     this._filter = filter;
     this._at = null;
     this._recent = new Map();
-    if (filter === "answered") void this._answered.load();
+    if (filter !== "pending") void this._past.load();
   }
 
   render() {
-    const resource = this._filter === "pending" ? app.inbox : this._answered;
+    const resource = this._filter === "pending" ? app.inbox : this._past;
+    /** @type {[Filter, string][]} */
+    const filters = [
+      ["pending", t("inbox.pending")],
+      ["answered", t("inbox.answered")],
+      ["missed", t("inbox.missed")],
+    ];
     const items = this._items();
     return html`<sk-page .title=${t("nav.inbox")} .purpose=${t("inbox.purpose")}>
       <div class="tabs" role="group" aria-label=${t("inbox.filter")}>
-        <button class="btn small ${this._filter === "pending" ? "on" : "plain"}" aria-pressed=${this._filter === "pending" ? "true" : "false"} @click=${() => this._show("pending")}>
-          ${t("inbox.pending")} <span class="n">${i18n.number(app.pendingCount)}</span>
-        </button>
-        <button class="btn small ${this._filter === "answered" ? "on" : "plain"}" aria-pressed=${this._filter === "answered" ? "true" : "false"} @click=${() => this._show("answered")}>
-          ${t("inbox.answered")}
-        </button>
+        ${filters.map(
+          ([id, label]) =>
+            html`<button class="btn small ${this._filter === id ? "on" : "plain"}" aria-pressed=${this._filter === id ? "true" : "false"} @click=${() => this._show(id)}>
+              ${label}${id === "pending" ? html` <span class="n">${i18n.number(app.pendingCount)}</span>` : nothing}
+            </button>`,
+        )}
         <span class="faint keys"><kbd>J</kbd> <kbd>K</kbd> ${t("inbox.keys_move")} <kbd>A</kbd> ${t("inbox.keys_allow")} <kbd>D</kbd> ${t("inbox.keys_deny")}</span>
       </div>
       ${resource.error && !items.length
@@ -131,12 +157,13 @@ export class SkInboxPage extends SkElement {
                       .level=${2}
                       ?selected=${this._at === String(r.id)}
                       @sk-answered=${(/** @type {CustomEvent} */ e) => this._wasAnswered(e.detail)}
+                      @sk-raised=${this._wasRaised}
                       @focusin=${() => (this._at = String(r.id))}
                     ></sk-approval>
                   </li>`,
                 )}
               </ul>`
-            : html`<sk-empty icon=${this._filter === "pending" ? "check2-circle" : "inbox"} .text=${this._filter === "pending" ? t("inbox.clear") : t("inbox.none_answered")}>
+            : html`<sk-empty icon=${this._filter === "pending" ? "check2-circle" : "inbox"} .text=${this._filter === "pending" ? t("inbox.clear") : this._filter === "missed" ? t("inbox.none_missed") : t("inbox.none_answered")}>
                 ${this._filter === "pending" ? html`<a class="btn" href="/">${t("inbox.to_chat")}</a>` : nothing}
               </sk-empty>`}
     </sk-page>`;

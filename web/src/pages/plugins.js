@@ -1,66 +1,77 @@
-/** `<sk-plugins-page>`: every installed plugin, what it does, and whether it runs. */
+/** `<sk-plugins-page>`: the catalog: what is installed, what the index offers, what needs attention. */
 import { css, html, nothing } from "lit";
 import { repeat } from "lit/directives/repeat.js";
-import { api, onEvent } from "../api/index.js";
-import { t, tt } from "../i18n/index.js";
+import { api, onEvent, onReconnect } from "../api/index.js";
+import { i18n, t, tt } from "../i18n/index.js";
 import { app } from "../core/app-state.js";
+import { pluginJobs } from "../core/plugin-jobs.js";
+import { navigate, router } from "../core/router.js";
 import { Resource, Watch } from "../core/watch.js";
 import { SkElement } from "../ui/base.js";
 import { describeError } from "../ui/states.js";
 import { toastError } from "../ui/toast.js";
+import { availableCard, cardStyles, installedCard } from "./plugins/cards.js";
+import { readJobs } from "./plugins/flow.js";
+import { inTrouble, partStyles, switchPlugin } from "./plugins/parts.js";
+import "../ui/command-line.js";
+import "../ui/dialog.js";
 import "../ui/page.js";
 import "../ui/states.js";
-import "../ui/switch.js";
-
-/** @typedef {import("../api/types.js").Plugin} Plugin */
-
-export const STATE_TONES = /** @type {Record<Plugin["state"], [string, string]>} */ ({
-  running: ["done", "check-circle"],
-  starting: ["run", "arrow-repeat"],
-  disabled: ["", "circle"],
-  stopped: ["", "stop-circle"],
-  needs_config: ["wait", "sliders"],
-  failed: ["fail", "exclamation-circle"],
-  incompatible: ["fail", "x-octagon"],
-  blocked: ["fail", "slash-circle"],
-});
-
-/** The state as icon and word. @param {Plugin} plugin */
-export function stateChip(plugin) {
-  const [tone, icon] = STATE_TONES[plugin.state] ?? ["", "question-circle"];
-  return html`<span class="chip ${tone}"><sk-icon name=${icon}></sk-icon>${t(`plug.state.${plugin.state}`)}</span>`;
-}
+import "./plugins/job-banner.js";
 
 /**
- * @param {string} id @param {boolean} on
- * @returns {Promise<Plugin>}
+ * @typedef {import("../api/types.js").Plugin} Plugin
+ * @typedef {import("../api/types.js").Available} Available
+ * @typedef {import("../api/types.js").AvailableList} AvailableList
+ * @typedef {"installed" | "available" | "problems"} Tab
  */
-export function switchPlugin(id, on) {
-  return api.post(`/api/plugins/${encodeURIComponent(id)}/${on ? "enable" : "disable"}`, {}, { timeout: 120_000 });
-}
 
 export class SkPluginsPage extends SkElement {
-  static properties = { _query: { state: true }, _filter: { state: true }, _busy: { state: true } };
+  static properties = { _query: { state: true }, _busy: { state: true }, _naming: { state: true }, _name: { state: true } };
 
   constructor() {
     super();
     this._query = "";
-    /** @type {"all" | "on" | "off" | "trouble"} */ this._filter = "all";
     /** @type {Set<string>} */ this._busy = new Set();
+    /** the dialog for a name is open */ this._naming = false;
+    this._name = "";
     /** @private */ this._plugins = new Resource(async () => /** @type {Plugin[]} */ (await api.get("/api/plugins")));
+    /** @private */ this._available = new Resource(async () => /** @type {AvailableList} */ (await api.get("/api/plugins/available", { timeout: 90_000 })));
     new Watch(this, this._plugins);
-    /** @private */ this._off = () => {};
+    new Watch(this, this._available);
+    new Watch(this, app.pages);
+    new Watch(this, router);
+    new Watch(this, pluginJobs, ["ended"], () => this._load());
+    /** @private @type {(() => void)[]} */ this._off = [];
   }
 
   connectedCallback() {
     super.connectedCallback();
-    if (app.can("plugin.manage")) void this._plugins.load();
-    this._off = onEvent("plugins_changed", () => void this._plugins.load());
+    if (app.can("plugin.manage")) this._load();
+    readJobs();
+    this._off = [onEvent("plugins_changed", () => void this._plugins.load()), onReconnect(() => this._load())];
   }
 
   disconnectedCallback() {
     super.disconnectedCallback();
-    this._off();
+    for (const off of this._off) off();
+  }
+
+  /** @private */
+  _load() {
+    void this._plugins.load();
+    void this._available.load();
+  }
+
+  /** @private @returns {Tab} */
+  get _tab() {
+    const wanted = new URLSearchParams(location.search).get("show");
+    return wanted === "available" || wanted === "problems" ? wanted : "installed";
+  }
+
+  /** @private @returns {import("./plugins/flow.js").SkPluginFlow} */
+  get _flow() {
+    return /** @type {any} */ (this.renderRoot.querySelector("sk-plugin-flow"));
   }
 
   /** @private @param {Plugin} plugin @param {boolean} on */
@@ -78,169 +89,260 @@ export class SkPluginsPage extends SkElement {
     this._busy = next;
   }
 
-  /** @private @param {Plugin} plugin */
-  _trouble(plugin) {
-    return ["failed", "incompatible", "blocked", "needs_config"].includes(plugin.state) || plugin.problems.length > 0;
+  /** @private @param {string} text */
+  _matches(text) {
+    const found = text.toLowerCase();
+    return this._query
+      .toLowerCase()
+      .split(/\s+/)
+      .filter(Boolean)
+      .every((word) => found.includes(word));
   }
 
   /** @private @param {Plugin} plugin */
-  _card(plugin) {
-    const title = tt(plugin.title) || plugin.id;
-    return html`<li>
-      <div class="head">
-        <a class="name" href="/plugins/${plugin.id}" dir="auto">${title}</a>
-        ${this._busy.has(plugin.id) ? html`<span class="chip run"><sk-icon name="arrow-repeat"></sk-icon>${t("plug.working")}</span>` : stateChip(plugin)}
-        <sk-switch
-          hide-label
-          .label=${t("plug.switch", { plugin: title })}
-          .checked=${plugin.enabled}
-          ?disabled=${this._busy.has(plugin.id) || (!plugin.enabled && (plugin.state === "incompatible" || plugin.state === "blocked"))}
-          @change=${(/** @type {CustomEvent} */ e) => this._switch(plugin, e.detail)}
-        ></sk-switch>
-      </div>
-      <p class="soft" dir="auto">${tt(plugin.summary)}</p>
-      ${plugin.error ? html`<p class="bad">${t("plug.failed_in", { phase: phaseName(plugin.error.phase) })} ${plugin.error.message}</p>` : nothing}
-      ${plugin.restart_needed ? html`<p class="wait">${t("plug.restart")}</p>` : nothing}
-      <p class="faint">${plugin.version} · ${plugin.author || t("plug.no_author")}${plugin.bundled ? html` · ${t("plug.bundled")}` : nothing}</p>
-    </li>`;
+  _entryOf(plugin) {
+    return this._available.data?.items.find((entry) => entry.name === plugin.distribution) ?? null;
+  }
+
+  /** @private @param {Plugin[]} plugins @param {unknown} none */
+  _installed(plugins, none) {
+    const shown = plugins.filter((p) =>
+      this._matches([p.id, p.distribution, tt(p.title), tt(p.summary), p.author, ...(p.contributes?.tools ?? []), ...(p.contributes?.commands ?? [])].join(" ")),
+    );
+    if (!plugins.length) return none;
+    if (!shown.length) return this._noMatch();
+    return html`<ul class="cards">
+      ${repeat(
+        shown,
+        (p) => p.id,
+        (p) =>
+          html`<li>
+            ${installedCard(p, {
+              entry: this._entryOf(p),
+              busy: this._busy.has(p.id),
+              toggle: (on) => void this._switch(p, on),
+              upgrade: () => void this._flow.begin({ act: "upgrade", plugin: p.id, title: tt(p.title) || p.id }),
+            })}
+          </li>`,
+      )}
+    </ul>`;
+  }
+
+  /** @private */
+  _noMatch() {
+    return html`<sk-empty icon="search" .text=${t("state.no_match")}><button class="btn" @click=${() => (this._query = "")}>${t("plugins.clear_search")}</button></sk-empty>`;
+  }
+
+  /** @private */
+  _offered() {
+    const { data, error } = this._available;
+    if (error && !data) return html`<sk-error .text=${describeError(error)} .retry=${() => this._available.load()}></sk-error>`;
+    if (!data) return html`<sk-skeleton shape="cards" lines="3"></sk-skeleton>`;
+    const shown = data.items.filter((entry) => this._matches([entry.name, tt(entry.title), tt(entry.summary), entry.author].join(" ")));
+    const byName = html`<button class="btn" @click=${() => this._askName()}><sk-icon name="plus-lg"></sk-icon>${t("plugins.by_name")}</button>`;
+    return html`${data.index.error
+        ? html`<sk-notice tone="wait">${t("plugins.index_failed", { reason: data.index.error })}<button slot="action" class="btn small" @click=${() => this._available.load()}>${t("action.try_again")}</button></sk-notice>`
+        : nothing}
+      ${data.items.length
+        ? shown.length
+          ? html`<ul class="cards">
+              ${repeat(
+                shown,
+                (entry) => entry.name,
+                (entry) =>
+                  html`<li>
+                    ${availableCard(entry, {
+                      advice: data.advice !== null,
+                      install: () => void this._flow.begin(this._wishFor(entry)),
+                    })}
+                  </li>`,
+              )}
+            </ul>`
+          : this._noMatch()
+        : html`<sk-empty icon="box-seam" .text=${t("plugins.none_offered")}>${byName}</sk-empty>`}
+      ${data.index.title
+        ? html`<p class="faint source">
+            ${data.index.updated_at ? t("plugins.index_of", { index: data.index.title, when: i18n.date(data.index.updated_at) }) : data.index.title}
+          </p>`
+        : nothing}`;
+  }
+
+  /** @private @param {Available} entry @returns {import("./plugins/flow.js").Wish} */
+  _wishFor(entry) {
+    const installed = this._plugins.data?.find((p) => p.distribution === entry.name);
+    const title = tt(entry.title) || entry.name;
+    return installed ? { act: "upgrade", plugin: installed.id, title } : { act: "install", requirement: entry.name, title };
+  }
+
+  /** @private */
+  _askName() {
+    this._name = "";
+    this._naming = true;
+  }
+
+  /** @private @param {Event} event */
+  _installNamed(event) {
+    event.preventDefault();
+    const requirement = this._name.trim();
+    if (!requirement) return;
+    this._naming = false;
+    void this._flow.begin({ act: "install", requirement });
+  }
+
+  /** @private */
+  _nameDialog() {
+    return html`<sk-dialog .heading=${t("plugins.by_name_title")} .open=${this._naming} @sk-close=${() => (this._naming = false)}>
+      <form id="by-name" @submit=${this._installNamed}>
+        <label for="requirement">${t("plugins.package")}</label>
+        <input
+          class="field"
+          id="requirement"
+          autofocus
+          autocomplete="off"
+          autocapitalize="off"
+          spellcheck="false"
+          placeholder="skald-plugin-weather"
+          aria-describedby="requirement-help"
+          .value=${this._name}
+          @input=${(/** @type {Event} */ e) => (this._name = /** @type {HTMLInputElement} */ (e.target).value)}
+        />
+        <p class="faint" id="requirement-help">${t("plugins.package_help")}</p>
+        <button type="submit" hidden></button>
+      </form>
+      <sk-button slot="actions" @click=${() => (this._naming = false)}>${t("action.cancel")}</sk-button>
+      <sk-button
+        slot="actions"
+        variant="primary"
+        ?disabled=${!this._name.trim()}
+        @click=${() => /** @type {HTMLFormElement} */ (this.renderRoot.querySelector("#by-name")).requestSubmit()}
+        >${t("plugins.look")}</sk-button
+      >
+    </sk-dialog>`;
+  }
+
+  /** @private @param {Tab} tab */
+  _show(tab) {
+    const url = new URL(location.href);
+    if (tab === "installed") url.searchParams.delete("show");
+    else url.searchParams.set("show", tab);
+    void navigate(url.pathname + url.search);
+  }
+
+  /** @private */
+  _content() {
+    const { data, error } = this._plugins;
+    if (this._tab === "available") return this._offered();
+    if (error && !data) return html`<sk-error .text=${describeError(error)} .retry=${() => this._plugins.load()}></sk-error>`;
+    if (!data) return html`<sk-skeleton shape="cards" lines="4"></sk-skeleton>`;
+    if (this._tab === "problems") return this._installed(data.filter(inTrouble), html`<sk-empty icon="check2-circle" .text=${t("plugins.no_problems")}></sk-empty>`);
+    return this._installed(
+      data,
+      html`<sk-empty icon="puzzle" .text=${t("plugins.none")}><button class="btn primary" @click=${() => this._show("available")}>${t("plugins.to_available")}</button></sk-empty>`,
+    );
   }
 
   render() {
     if (!app.can("plugin.manage")) {
       return html`<sk-page .title=${t("nav.plugins")}><sk-empty icon="shield-lock" .text=${t("plugins.not_allowed")}></sk-empty></sk-page>`;
     }
-    const all = this._plugins.data ?? [];
-    const words = this._query.toLowerCase().split(/\s+/).filter(Boolean);
-    const shown = all.filter((p) => {
-      if (this._filter === "on" && !p.enabled) return false;
-      if (this._filter === "off" && p.enabled) return false;
-      if (this._filter === "trouble" && !this._trouble(p)) return false;
-      const text = `${p.id} ${tt(p.title)} ${tt(p.summary)} ${(p.contributes?.tools ?? []).join(" ")}`.toLowerCase();
-      return words.every((w) => text.includes(w));
-    });
-    const trouble = all.filter((p) => this._trouble(p)).length;
-    /** @type {[typeof this._filter, string][]} */
-    const filters = [
-      ["all", t("plugins.all")],
-      ["on", t("plugins.on")],
-      ["off", t("plugins.off")],
+    const tab = this._tab;
+    const trouble = (this._plugins.data ?? []).filter(inTrouble).length;
+    const advice = this._available.data?.advice ?? null;
+    /** @type {[Tab, string, number | null][]} */
+    const tabs = [
+      ["installed", t("plugins.installed"), this._plugins.data?.length ?? null],
+      ["available", t("plugins.available"), null],
+      ["problems", t("plugins.problems"), this._plugins.data ? trouble : null],
     ];
-    if (trouble) filters.push(["trouble", t("plugins.trouble", { count: trouble })]);
     return html`<sk-page .title=${t("nav.plugins")} .purpose=${t("plugins.purpose")}>
-      <sk-notice icon="shield-exclamation">${t("plugins.trust")}</sk-notice>
-      <div class="tools">
-        <input
-          class="field"
-          type="search"
-          aria-label=${t("plugins.search")}
-          placeholder=${t("plugins.search")}
-          @input=${(/** @type {Event} */ e) => (this._query = /** @type {HTMLInputElement} */ (e.target).value)}
-        />
-        <div class="filters" role="group" aria-label=${t("plugins.filter")}>
-          ${filters.map(
-            ([id, label]) =>
-              html`<button class="btn small ${this._filter === id ? "on" : "plain"}" aria-pressed=${this._filter === id ? "true" : "false"} @click=${() => (this._filter = id)}>${label}</button>`,
-          )}
+        <sk-button slot="action" icon="plus-lg" @click=${() => this._askName()}>${t("plugins.by_name")}</sk-button>
+        <sk-job-banner @sk-look=${(/** @type {CustomEvent} */ e) => this._flow.look(e.detail)}></sk-job-banner>
+        ${advice
+          ? html`<sk-notice tone="wait" icon="terminal">
+              ${t("plugins.advice", { reason: advice.reason })} ${advice.command ? html`<sk-command-line .text=${advice.command}></sk-command-line>` : t("plugins.advice_how")}
+            </sk-notice>`
+          : nothing}
+        <sk-notice icon="shield-exclamation">${t("plugins.trust")}</sk-notice>
+        <div class="tools">
+          <div class="tabs" role="group" aria-label=${t("plugins.filter")}>
+            ${tabs.map(
+              ([id, label, count]) =>
+                html`<button class="btn small ${tab === id ? "on" : "plain"}" aria-pressed=${tab === id ? "true" : "false"} @click=${() => this._show(id)}>
+                  ${label}${count === null ? nothing : html` <span class="n ${id === "problems" && count ? "wait" : ""}">${i18n.number(count)}</span>`}
+                </button>`,
+            )}
+          </div>
+          <input
+            class="field"
+            type="search"
+            aria-label=${t("plugins.search")}
+            placeholder=${t("plugins.search")}
+            .value=${this._query}
+            @input=${(/** @type {Event} */ e) => (this._query = /** @type {HTMLInputElement} */ (e.target).value)}
+          />
         </div>
-      </div>
-      ${this._plugins.error && !this._plugins.data
-        ? html`<sk-error .text=${describeError(this._plugins.error)} .retry=${() => this._plugins.load()}></sk-error>`
-        : this._plugins.data === null
-          ? html`<sk-skeleton shape="cards" lines="4"></sk-skeleton>`
-          : shown.length
-            ? html`<ul>
-                ${repeat(
-                  shown,
-                  (p) => p.id,
-                  (p) => this._card(p),
-                )}
-              </ul>`
-            : html`<sk-empty icon="puzzle" .text=${all.length ? t("state.no_match") : t("plugins.none")}></sk-empty>`}
-    </sk-page>`;
+        ${this._content()}
+      </sk-page>
+      ${this._nameDialog()} <sk-plugin-flow></sk-plugin-flow>`;
   }
 
   static styles = [
     ...SkElement.styles,
+    partStyles,
+    cardStyles,
     css`
       .tools {
         display: flex;
         flex-wrap: wrap;
         align-items: center;
+        justify-content: space-between;
         gap: var(--s3);
       }
       .tools .field {
-        flex: 1 1 14rem;
-        max-inline-size: 22rem;
+        flex: 1 1 12rem;
+        max-inline-size: 20rem;
       }
-      .filters {
+      .tabs {
         display: flex;
         flex-wrap: wrap;
         gap: var(--s1);
       }
-      .filters .on {
+      .tabs .on {
         background: var(--tint-strong);
         border-color: transparent;
       }
-      ul {
-        list-style: none;
-        margin: 0;
-        padding: 0;
-        display: grid;
-        grid-template-columns: repeat(auto-fill, minmax(min(22rem, 100%), 1fr));
-        gap: var(--s3);
+      .n {
+        font-variant-numeric: tabular-nums;
+        color: var(--text-soft);
+        font-weight: 400;
       }
-      li {
-        display: flex;
-        flex-direction: column;
-        gap: var(--s1);
-        padding: var(--s4) var(--s5);
-        border: 1px solid var(--line);
-        border-radius: var(--radius-m);
-        background: var(--surface);
-        font-size: var(--size-s);
-        line-height: 1.5;
-        overflow-wrap: anywhere;
-      }
-      .head {
-        display: flex;
-        align-items: center;
-        gap: var(--s2);
-      }
-      .head sk-switch {
-        margin-inline-start: auto;
-      }
-      .name {
-        font-size: var(--size-m);
-        font-weight: 600;
-        color: var(--text);
-        text-decoration: none;
-      }
-      .name:hover {
-        text-decoration: underline;
-      }
-      li .faint {
-        font-size: var(--size-xs);
-        margin-block-start: auto;
-        padding-block-start: var(--s1);
-      }
-      .bad {
-        color: var(--fail);
-      }
-      .wait {
+      .n.wait {
         color: var(--wait);
+        font-weight: 600;
       }
-      .chip sk-icon {
-        --icon-size: 0.9rem;
+      .source {
+        font-size: var(--size-xs);
+      }
+      form label {
+        display: block;
+        font-size: var(--size-s);
+        font-weight: 550;
+        margin-block-end: var(--s1);
+      }
+      form p {
+        margin-block-start: var(--s1);
+      }
+      sk-command-line {
+        margin-block-start: var(--s2);
+      }
+      @media (max-width: 40rem) {
+        .tools .field {
+          max-inline-size: none;
+          flex-basis: 100%;
+        }
       }
     `,
   ];
 }
 
 customElements.define("sk-plugins-page", SkPluginsPage);
-
-/** @param {string} phase */
-export function phaseName(phase) {
-  const key = `plug.phase.${phase}`;
-  const known = t(key);
-  return known === key ? phase : known;
-}

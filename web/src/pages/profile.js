@@ -130,6 +130,11 @@ export class SkProfilePage extends SkElement {
           <div><dt>${t("profile.storage")}</dt><dd><sk-icon name=${me.encrypted ? "lock-fill" : "lock"}></sk-icon> ${me.encrypted ? t("profile.encrypted") : t("profile.plain")}</dd></div>
         </dl>
       </sk-card>
+      <a class="onward" href="/profile/plugins">
+        <sk-icon name="puzzle"></sk-icon>
+        <span><strong>${t("nav.my_plugins")}</strong><span class="faint">${t("my.purpose")}</span></span>
+        <sk-icon name="chevron-right"></sk-icon>
+      </a>
       <sk-card .heading=${t("profile.look")}>
         <div class="stack">
           <div>
@@ -192,6 +197,35 @@ export class SkProfilePage extends SkElement {
       }
       dd {
         margin: 0;
+      }
+      .onward {
+        display: flex;
+        align-items: center;
+        gap: var(--s3);
+        padding: var(--s4) var(--s5);
+        border: 1px solid var(--line);
+        border-radius: var(--radius-m);
+        background: var(--surface);
+        color: var(--text);
+        text-decoration: none;
+      }
+      .onward:hover {
+        background: var(--tint);
+      }
+      .onward > span {
+        flex: 1;
+        display: flex;
+        flex-direction: column;
+        line-height: 1.45;
+      }
+      .onward strong {
+        font-weight: 650;
+      }
+      .onward sk-icon {
+        color: var(--text-soft);
+      }
+      :host(:dir(rtl)) .onward > sk-icon:last-child {
+        scale: -1 1;
       }
       .stack,
       form {

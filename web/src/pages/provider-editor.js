@@ -35,6 +35,7 @@ export function providerSchema(type, preset) {
       title: tt(field.label),
       description: tt(field.help),
       ...(secret ? { format: "password" } : field.kind === "url" ? { format: "uri" } : {}),
+      ...(field.options?.length ? { enum: field.options.map((o) => o.value), enumNames: field.options.map((o) => tt(o.label)) } : {}),
       ...(field.default ? { default: field.default } : {}),
     };
     if (field.required || (secret && preset?.key === "required")) required.push(field.key);

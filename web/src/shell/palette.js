@@ -46,9 +46,11 @@ export class SkPalette extends SkElement {
     const places = [
       { id: "p:inbox", label: t("nav.inbox"), kind: t("palette.page"), icon: "inbox", run: () => navigate("/inbox") },
       { id: "p:profile", label: t("nav.profile"), kind: t("palette.page"), icon: "person", run: () => navigate("/profile") },
+      { id: "p:my-plugins", label: t("nav.my_plugins"), kind: t("palette.page"), icon: "puzzle", run: () => navigate("/profile/plugins") },
     ];
     if (app.can("models.manage")) places.push({ id: "p:models", label: t("nav.models"), kind: t("palette.page"), icon: "cpu", run: () => navigate("/models") });
     if (app.can("plugin.manage")) places.push({ id: "p:plugins", label: t("nav.plugins"), kind: t("palette.page"), icon: "puzzle", run: () => navigate("/plugins") });
+    if (app.can("users.manage")) places.push({ id: "p:users", label: t("nav.users"), kind: t("palette.page"), icon: "people", run: () => navigate("/users") });
     for (const page of app.pages.data ?? []) {
       places.push({
         id: `p:${page.plugin}/${page.page_id}`,

@@ -248,11 +248,13 @@ export class SkSideBar extends SkElement {
           .map((page) => this._link(`/page/${page.plugin}/${page.page_id}`, page.icon || "puzzle", tt(page.title)))}
         ${app.can("models.manage") ? this._link("/models", "cpu", t("nav.models")) : nothing}
         ${app.can("plugin.manage") ? this._link("/plugins", "puzzle", t("nav.plugins")) : nothing}
+        ${app.can("users.manage") ? this._link("/users", "people", t("nav.users")) : nothing}
         <sk-menu
           class="me"
           .label=${this.rail ? me.display_name : ""}
           .items=${[
             { label: t("nav.profile"), icon: "person", hint: showKeys("mod+,"), run: () => navigate("/profile") },
+            { label: t("nav.my_plugins"), icon: "puzzle", run: () => navigate("/profile/plugins") },
             { label: t("nav.shortcuts"), icon: "keyboard", hint: "?", run: () => this.emit("sk-help") },
             { label: t("me.sign_out"), icon: "box-arrow-right", divider: true, run: () => this._signOut() },
           ]}

@@ -1,232 +1,381 @@
 /**
- * `<sk-form>`: a form from a JSON Schema object: text, number, switch, select, several lines, secret. One column, help under
- * each field, saved explicitly. Fires `sk-submit` with the values; `dirty` says whether something changed.
+ * `<sk-form>`: a form from a JSON Schema object: text, several lines, number, switch, select (fixed or computed), model,
+ * address, secret, lists of simple values, groups. One column, help under each field, saved explicitly. Fires `sk-submit`
+ * with the values once they are right; `dirty` says whether something changed. What each field is: `form-schema.js`.
  *
- * A property is a secret when it has `"format": "password"` or `"secret": true` (also `x-secret`, `writeOnly`). A stored
- * secret is never shown: list its key in `stored`. Leaving the field empty leaves it out of the values, which keeps it.
+ * A stored secret is never shown: list its path in `stored`. Left alone it is left out of the values, which keeps it;
+ * removed, it is `null`.
  */
 import { css, html, nothing } from "lit";
+import { api, onEvent } from "../api/index.js";
 import { t, tt } from "../i18n/index.js";
 import { SkElement } from "./base.js";
+import { faultsOf, isSecret, kindOf, resolve, typeOf, valueAt } from "./form-schema.js";
 import "./button.js";
+import "./list-field.js";
+import "./secret-field.js";
 import "./switch.js";
 
-/** @typedef {{type?: string | string[], title?: string, description?: string, default?: any, enum?: any[], enumNames?: string[],
- *   format?: string, minimum?: number, maximum?: number, minLength?: number, maxLength?: number, pattern?: string, secret?: boolean,
- *   "x-secret"?: boolean, writeOnly?: boolean, multiline?: boolean, anyOf?: any[], oneOf?: any[], items?: any}} Property */
-/** @typedef {{type?: string, properties?: Record<string, Property>, required?: string[]}} Schema */
+export { isSecret, typeOf } from "./form-schema.js";
 
-/** @param {Property} property */
-export function isSecret(property) {
-  return property.format === "password" || property.secret === true || property["x-secret"] === true || property.writeOnly === true;
-}
-
-/** The plain type of a property; a nullable one counts as its other type. @param {Property} property @returns {string} */
-export function typeOf(property) {
-  const variants = property.anyOf ?? property.oneOf;
-  if (!property.type && variants) return typeOf(variants.find((v) => v.type !== "null") ?? {});
-  if (Array.isArray(property.type)) return property.type.find((x) => x !== "null") ?? "string";
-  return property.type ?? "string";
-}
+/** @typedef {import("./form-schema.js").Property} Property */
+/** @typedef {import("./form-schema.js").Schema} Schema */
+/** @typedef {import("./form-schema.js").Choice} Choice */
 
 export class SkForm extends SkElement {
   static properties = {
     schema: { attribute: false },
     values: { attribute: false },
     stored: { attribute: false },
+    choices: { attribute: false },
     errors: { attribute: false },
     submitLabel: { attribute: "submit-label" },
+    removable: { type: Boolean },
     busy: { type: Boolean },
     _draft: { state: true },
+    _faults: { state: true },
+    _models: { state: true },
   };
 
   constructor() {
     super();
     /** @type {Schema} */ this.schema = {};
     /** @type {Record<string, any>} */ this.values = {};
-    /** keys of secrets the server holds @type {string[]} */ this.stored = [];
-    /** key → sentence @type {Record<string, string>} */ this.errors = {};
+    /** paths of secrets the server holds @type {string[]} */ this.stored = [];
+    /** path → options computed by the server @type {Record<string, Choice[]>} */ this.choices = {};
+    /** path → sentence @type {Record<string, string>} */ this.errors = {};
     this.submitLabel = "";
+    /** stored secrets may be removed, sent as null */ this.removable = false;
     this.busy = false;
-    /** @type {Record<string, any>} */ this._draft = {};
+    /** changes by path; undefined as value: left out @type {Record<string, any>} */ this._draft = {};
+    /** what this form found wrong @type {ReturnType<typeof faultsOf>} */ this._faults = {};
+    /** @type {import("../api/types.js").Model[] | null} */ this._models = null;
+    /** @private paths of fields whose text is no JSON @type {Set<string>} */ this._unreadable = new Set();
+    /** @private */ this._off = () => {};
+  }
+
+  connectedCallback() {
+    super.connectedCallback();
+    this._off = onEvent("models_changed", () => this._models && void this._loadModels());
+  }
+
+  disconnectedCallback() {
+    super.disconnectedCallback();
+    this._off();
   }
 
   get dirty() {
     return Object.keys(this._draft).length > 0;
   }
 
-  /** What the form says now: given values with changes; secrets only when typed. */
+  /** What the form says now: given values with changes; secrets only when typed or removed. */
   get current() {
-    /** @type {Record<string, any>} */
-    const out = {};
-    for (const [key, property] of Object.entries(this.schema.properties ?? {})) {
-      const drafted = key in this._draft;
-      const value = drafted ? this._draft[key] : this.values[key];
-      if (isSecret(property)) {
-        if (drafted && value !== "") out[key] = value;
-      } else if (value !== undefined) out[key] = value;
-      else if (property.default !== undefined) out[key] = property.default;
-    }
-    return out;
+    /** @param {Property} group @param {Record<string, any>} held @param {string} prefix @returns {Record<string, any>} */
+    const collect = (group, held, prefix) => {
+      /** @type {Record<string, any>} */
+      const out = {};
+      for (const [key, raw] of Object.entries(group.properties ?? {})) {
+        const property = resolve(raw, this.schema);
+        const path = prefix + key;
+        const drafted = path in this._draft;
+        if (kindOf(property) === "group") {
+          const inner = collect(property, held?.[key] ?? property.default ?? {}, `${path}.`);
+          if (Object.keys(inner).length || held?.[key] !== undefined) out[key] = inner;
+        } else if (isSecret(property)) {
+          if (drafted && this._draft[path] !== undefined && this._draft[path] !== "") out[key] = this._draft[path];
+        } else {
+          const value = drafted ? this._draft[path] : held?.[key];
+          if (value !== undefined) out[key] = Array.isArray(value) ? value.filter((v) => v !== "" && v !== null) : value;
+          else if (property.default !== undefined) out[key] = property.default;
+        }
+      }
+      return out;
+    };
+    return collect(resolve(this.schema, this.schema), this.values, "");
   }
 
   /** Forget changes, e.g. after they were saved. */
   reset() {
     this._draft = {};
+    this._faults = {};
+    this._unreadable.clear();
+  }
+
+  /**
+   * Look at every field; the first that is wrong gets the focus.
+   * @returns {boolean} whether all is well
+   */
+  validate() {
+    this._faults = faultsOf(this.schema, this.current, (path) => this.stored.includes(path) && this._draft[path] !== null);
+    for (const path of this._unreadable) this._faults[path] = { key: "form.bad_json" };
+    void this.updateComplete.then(() => this.focusFirstError());
+    return Object.keys(this._faults).length === 0;
+  }
+
+  focusFirstError() {
+    const wrong = /** @type {HTMLElement | null} */ (this.renderRoot.querySelector('[aria-invalid="true"], [data-invalid]'));
+    wrong?.focus();
   }
 
   /** @param {Map<string, unknown>} changed */
   willUpdate(changed) {
-    if (changed.has("values") && changed.get("values") !== undefined) this._draft = {};
+    if (changed.has("values") && changed.get("values") !== undefined) this.reset();
+    if (changed.has("schema")) {
+      const text = JSON.stringify(this.schema);
+      if (text.includes('"x-kind":"model"') && !this._models) void this._loadModels();
+    }
   }
 
-  /** @private @param {string} key @param {any} value */
-  _set(key, value) {
-    const same = JSON.stringify(value) === JSON.stringify(this.values[key] ?? this.schema.properties?.[key]?.default ?? "");
-    const { [key]: _, ...rest } = this._draft;
-    this._draft = same ? rest : { ...rest, [key]: value };
-    this.emit("sk-change", { key, value });
+  /** @private */
+  async _loadModels() {
+    try {
+      this._models = await api.get("/api/models");
+    } catch {
+      // the field keeps what it has; an empty list says that nothing could be read
+      this._models ??= [];
+    }
+  }
+
+  /** @private @param {string} path @param {any} value */
+  _set(path, value) {
+    const property = this._propertyAt(path);
+    const before = valueAt(this.values, path) ?? property.default;
+    const same = !isSecret(property) && JSON.stringify(value ?? null) === JSON.stringify(before ?? emptyOf(property) ?? null);
+    const { [path]: _, ...rest } = this._draft;
+    this._draft = same || (isSecret(property) && value === undefined) ? rest : { ...rest, [path]: value };
+    if (this._faults[path] || this.errors[path]) {
+      const { [path]: _fault, ...faults } = this._faults;
+      this._faults = faults;
+      const { [path]: _error, ...errors } = this.errors;
+      this.errors = errors;
+    }
+    this.emit("sk-change", { key: path, value });
+  }
+
+  /** @private @param {string} path @returns {Property & {nullable?: boolean}} */
+  _propertyAt(path) {
+    let at = resolve(this.schema, this.schema);
+    for (const key of path.split(".")) at = resolve(at.properties?.[key] ?? {}, this.schema);
+    return at;
   }
 
   /** @private @param {Event} event */
   _submit(event) {
     event.preventDefault();
-    if (!this.busy) this.emit("sk-submit", this.current);
+    if (!this.busy && this.validate()) this.emit("sk-submit", this.current);
   }
 
-  /** @private @param {string} key @param {Property} property */
-  _field(key, property) {
-    const type = typeOf(property);
+  /** @private @param {string} path */
+  _error(path) {
+    const fault = this._faults[path];
+    return fault ? t(fault.key, fault.params) : (this.errors[path] ?? "");
+  }
+
+  /** @private @param {string} path @param {Property} raw @param {boolean} required @returns {unknown} */
+  _field(path, raw, required) {
+    const property = resolve(raw, this.schema);
+    const key = path.slice(path.lastIndexOf(".") + 1);
+    const kind = kindOf(property, this.choices[path] !== undefined);
     const label = tt(property.title) || key;
     const help = tt(property.description);
-    const error = this.errors[key] ?? "";
-    const required = this.schema.required?.includes(key) ?? false;
-    const value = this._draft[key] ?? this.values[key] ?? property.default ?? (type === "boolean" ? false : "");
-    if (type === "boolean") {
+    const error = this._error(path);
+    const held = path in this._draft ? this._draft[path] : (valueAt(this.values, path) ?? property.default);
+    const value = held ?? emptyOf(property);
+    const optional = !required && (property.default === undefined || property.default === null || property.default === "" || property.default?.length === 0);
+    if (kind === "group") {
+      return html`<fieldset>
+        <legend>${label}</legend>
+        ${help ? html`<p class="faint">${help}</p>` : nothing} ${this._fields(property, `${path}.`)}
+      </fieldset>`;
+    }
+    if (kind === "secret") {
+      return html`<sk-secret-field
+        class="row"
+        .label=${label}
+        .help=${help}
+        .error=${error}
+        ?data-invalid=${error !== ""}
+        .stored=${this.stored.includes(path)}
+        .removable=${this.removable}
+        .required=${required}
+        .value=${path in this._draft ? this._draft[path] : undefined}
+        @sk-secret=${(/** @type {CustomEvent} */ e) => (e.stopPropagation(), this._set(path, e.detail))}
+      ></sk-secret-field>`;
+    }
+    if (kind === "list") {
+      return html`<sk-list-field
+        class="row"
+        .label=${label}
+        .help=${help}
+        .error=${error}
+        .optional=${optional}
+        ?data-invalid=${error !== ""}
+        .items=${resolve(property.items ?? {}, this.schema)}
+        .value=${Array.isArray(value) ? value : []}
+        @sk-list=${(/** @type {CustomEvent} */ e) => (e.stopPropagation(), this._set(path, e.detail))}
+      ></sk-list-field>`;
+    }
+    if (kind === "switch") {
       return html`<div class="row">
         <sk-switch
           .label=${label}
           .help=${help}
           .checked=${Boolean(value)}
-          @change=${(/** @type {CustomEvent} */ e) => (e.stopPropagation(), this._set(key, e.detail))}
+          @change=${(/** @type {CustomEvent} */ e) => (e.stopPropagation(), this._set(path, e.detail))}
         ></sk-switch>
+        ${error ? html`<p class="error" role="alert">${error}</p>` : nothing}
       </div>`;
     }
-    const described = [help ? `h-${key}` : "", error ? `e-${key}` : ""].filter(Boolean).join(" ");
-    const common = { id: `f-${key}`, describedby: described || nothing, invalid: error ? "true" : nothing };
-    /** @type {unknown} */
-    let control;
-    const options = property.enum ?? property.anyOf?.filter((v) => "const" in v).map((v) => v.const) ?? [];
-    if (options.length) {
-      control = html`<select
-        class="field"
-        id=${common.id}
-        aria-describedby=${common.describedby}
-        aria-invalid=${common.invalid}
-        ?required=${required}
-        @change=${(/** @type {Event} */ e) => this._set(key, options[/** @type {HTMLSelectElement} */ (e.target).selectedIndex - (required ? 0 : 1)] ?? null)}
-      >
-        ${required ? nothing : html`<option .selected=${value === "" || value === null}>${t("form.none")}</option>`}
-        ${options.map((option, i) => html`<option .selected=${option === value}>${tt(property.enumNames?.[i]) || String(option)}</option>`)}
-      </select>`;
-    } else if (isSecret(property)) {
-      const stored = this.stored.includes(key);
-      control = html`<input
-        class="field"
-        type="password"
-        id=${common.id}
-        autocomplete="off"
-        spellcheck="false"
-        placeholder=${stored ? t("form.secret_stored") : ""}
-        ?required=${required && !stored}
-        aria-describedby=${common.describedby}
-        aria-invalid=${common.invalid}
-        .value=${String(this._draft[key] ?? "")}
-        @input=${(/** @type {Event} */ e) => this._set(key, /** @type {HTMLInputElement} */ (e.target).value)}
-      />`;
-    } else if (type === "integer" || type === "number") {
-      control = html`<input
-        class="field"
-        type="number"
-        id=${common.id}
-        step=${type === "integer" ? "1" : "any"}
-        min=${property.minimum ?? nothing}
-        max=${property.maximum ?? nothing}
-        ?required=${required}
-        aria-describedby=${common.describedby}
-        aria-invalid=${common.invalid}
-        .value=${value === null ? "" : String(value)}
-        @input=${(/** @type {Event} */ e) => {
-          const input = /** @type {HTMLInputElement} */ (e.target);
-          this._set(key, input.value === "" ? null : input.valueAsNumber);
-        }}
-      />`;
-    } else if (type === "array" || type === "object") {
-      const listed = type === "array" && (property.items?.type ?? "string") === "string";
-      const text = listed ? (Array.isArray(value) ? value.join("\n") : "") : JSON.stringify(value === "" ? (type === "array" ? [] : {}) : value, null, 2);
-      control = html`<textarea
-        class="field"
-        rows="4"
-        id=${common.id}
-        aria-describedby=${common.describedby}
-        aria-invalid=${common.invalid}
-        .value=${text}
-        @change=${(/** @type {Event} */ e) => {
-          const area = /** @type {HTMLTextAreaElement} */ (e.target);
-          if (listed) return this._set(key, area.value.split("\n").filter((line) => line.trim()));
-          try {
-            this._set(key, JSON.parse(area.value));
-            area.setCustomValidity("");
-          } catch {
-            area.setCustomValidity(t("form.bad_json"));
-            area.reportValidity();
-          }
-        }}
-      ></textarea>`;
-    } else if (property.multiline || property.format === "textarea" || (property.maxLength ?? 0) > 300) {
-      control = html`<textarea
-        class="field"
-        rows="4"
-        id=${common.id}
-        maxlength=${property.maxLength ?? nothing}
-        ?required=${required}
-        aria-describedby=${common.describedby}
-        aria-invalid=${common.invalid}
-        .value=${String(value)}
-        @input=${(/** @type {Event} */ e) => this._set(key, /** @type {HTMLTextAreaElement} */ (e.target).value)}
-      ></textarea>`;
-    } else {
-      control = html`<input
-        class="field"
-        type=${property.format === "uri" || property.format === "url" ? "url" : property.format === "email" ? "email" : "text"}
-        id=${common.id}
-        minlength=${property.minLength ?? nothing}
-        maxlength=${property.maxLength ?? nothing}
-        pattern=${property.pattern ?? nothing}
-        ?required=${required}
-        spellcheck="false"
-        aria-describedby=${common.describedby}
-        aria-invalid=${common.invalid}
-        .value=${String(value ?? "")}
-        @input=${(/** @type {Event} */ e) => this._set(key, /** @type {HTMLInputElement} */ (e.target).value)}
-      />`;
-    }
     return html`<div class="row">
-      <label for=${common.id}>${label}${required ? nothing : html` <span class="optional">${t("form.optional")}</span>`}</label>
-      ${control} ${help ? html`<p class="faint" id="h-${key}">${help}</p>` : nothing}
-      ${error ? html`<p class="error" id="e-${key}" role="alert">${error}</p>` : nothing}
+      <label for="f-${path}">${label}${optional ? html` <span class="optional">${t("form.optional")}</span>` : nothing}</label>
+      ${this._control(kind, path, property, value, {
+        required,
+        described: [help ? `h-${path}` : "", error ? `e-${path}` : ""].filter(Boolean).join(" "),
+        invalid: error !== "",
+      })}
+      ${help ? html`<p class="faint" id="h-${path}">${help}</p>` : nothing}
+      ${error ? html`<p class="error" id="e-${path}" role="alert">${error}</p>` : nothing}
     </div>`;
   }
 
+  /**
+   * @private
+   * @param {import("./form-schema.js").Kind} kind @param {string} path @param {Property & {nullable?: boolean}} property @param {any} value
+   * @param {{required: boolean, described: string, invalid: boolean}} state
+   */
+  _control(kind, path, property, value, { required, described, invalid }) {
+    const id = `f-${path}`;
+    const describedBy = described || nothing;
+    const wrong = invalid ? "true" : nothing;
+    const needed = required ? "true" : nothing;
+    if (kind === "select" || kind === "model") return this._select(kind, path, property, value, { required, describedBy, wrong });
+    if (kind === "number") {
+      return html`<input
+        class="field number"
+        type="number"
+        id=${id}
+        inputmode=${typeOf(property) === "integer" ? "numeric" : "decimal"}
+        step=${typeOf(property) === "integer" ? "1" : "any"}
+        min=${property.minimum ?? nothing}
+        max=${property.maximum ?? nothing}
+        aria-required=${needed}
+        aria-describedby=${describedBy}
+        aria-invalid=${wrong}
+        .value=${value === null || value === undefined ? "" : String(value)}
+        @input=${(/** @type {Event} */ e) => {
+          const input = /** @type {HTMLInputElement} */ (e.target);
+          // What cannot be read as a number is kept apart from an empty field.
+          const typed = input.value === "" ? (input.validity.badInput ? Number.NaN : property.nullable ? null : undefined) : input.valueAsNumber;
+          this._set(path, typed);
+        }}
+      />`;
+    }
+    if (kind === "json") {
+      return html`<textarea
+        class="field code"
+        rows="4"
+        id=${id}
+        spellcheck="false"
+        aria-describedby=${describedBy}
+        aria-invalid=${wrong}
+        .value=${JSON.stringify(value ?? (typeOf(property) === "array" ? [] : {}), null, 2)}
+        @change=${(/** @type {Event} */ e) => this._json(path, /** @type {HTMLTextAreaElement} */ (e.target).value)}
+      ></textarea>`;
+    }
+    /** @param {Event} e */
+    const typed = (e) => {
+      const text = /** @type {HTMLInputElement | HTMLTextAreaElement} */ (e.target).value;
+      this._set(path, text === "" && property.nullable ? null : text);
+    };
+    if (kind === "textarea") {
+      return html`<textarea
+        class="field"
+        rows="4"
+        dir="auto"
+        id=${id}
+        aria-required=${needed}
+        aria-describedby=${describedBy}
+        aria-invalid=${wrong}
+        .value=${String(value ?? "")}
+        @input=${typed}
+      ></textarea>`;
+    }
+    return html`<input
+      class="field"
+      type=${kind === "url" || kind === "email" ? kind : "text"}
+      id=${id}
+      spellcheck="false"
+      aria-required=${needed}
+      aria-describedby=${describedBy}
+      aria-invalid=${wrong}
+      .value=${String(value ?? "")}
+      @input=${typed}
+    />`;
+  }
+
+  /** @private @param {string} path @param {string} text */
+  _json(path, text) {
+    try {
+      const value = JSON.parse(text);
+      this._unreadable.delete(path);
+      this._set(path, value);
+    } catch {
+      this._unreadable.add(path);
+      this._faults = { ...this._faults, [path]: { key: "form.bad_json" } };
+    }
+  }
+
+  /**
+   * @private
+   * @param {"select" | "model"} kind @param {string} path @param {Property & {nullable?: boolean}} property @param {any} value
+   * @param {{required: boolean, describedBy: unknown, wrong: unknown}} state
+   */
+  _select(kind, path, property, value, { required, describedBy, wrong }) {
+    const unset = value === "" || value === null || value === undefined;
+    /** @type {Choice[]} */
+    const options =
+      this.choices[path] ??
+      (kind === "model"
+        ? (this._models ?? []).filter((m) => m.enabled).map((m) => ({ value: m.id, label: `${m.title || m.model} · ${m.provider_name}` }))
+        : (property.enum ?? []).filter((v) => v !== null).map((v, i) => ({ value: v, label: property.enumNames?.[i] ?? "" })));
+    const known = unset || options.some((option) => option.value === value);
+    const mayBeEmpty = property.nullable || (!required && (property.default === undefined || property.default === "" || property.default === null));
+    const none = mayBeEmpty || unset;
+    const empty = property.nullable || property.default === null ? null : typeOf(property) === "string" && property.default === "" ? "" : undefined;
+    /** @type {[any, unknown, boolean][]} value, words, disabled */
+    const all = [
+      ...(none ? [/** @type {[any, unknown, boolean]} */ ([empty, kind === "model" && mayBeEmpty ? t("model.auto") : mayBeEmpty ? t("form.none") : t("form.choose"), !mayBeEmpty])] : []),
+      ...options.map((option) => /** @type {[any, unknown, boolean]} */ ([option.value, tt(option.label) || String(option.value), false])),
+      // What is stored stays visible when it is not offered any more.
+      ...(known ? [] : [/** @type {[any, unknown, boolean]} */ ([value, t("form.not_offered", { value: String(value) }), false])]),
+    ];
+    return html`<select
+      class="field"
+      id="f-${path}"
+      aria-required=${required ? "true" : nothing}
+      aria-describedby=${describedBy}
+      aria-invalid=${wrong}
+      @change=${(/** @type {Event} */ e) => this._set(path, all[/** @type {HTMLSelectElement} */ (e.target).selectedIndex][0])}
+    >
+      ${all.map(([option, words, disabled]) => html`<option ?disabled=${disabled} .selected=${option === value || (unset && option === empty)}>${words}</option>`)}
+    </select>`;
+  }
+
+  /** @private @param {Property} group @param {string} prefix */
+  _fields(group, prefix) {
+    return Object.entries(group.properties ?? {}).map(([key, property]) => this._field(prefix + key, property, group.required?.includes(key) ?? false));
+  }
+
   render() {
-    return html`<form @submit=${this._submit}>
-      ${Object.entries(this.schema.properties ?? {}).map(([key, property]) => this._field(key, property))}
+    const general = this.errors[""];
+    return html`<form @submit=${this._submit} novalidate>
+      ${this._fields(resolve(this.schema, this.schema), "")} ${general ? html`<p class="error" role="alert">${general}</p>` : nothing}
       <div class="acts">
         ${this.submitLabel
           ? html`<button class="btn primary" type="submit" ?disabled=${this.busy || !this.dirty} aria-busy=${this.busy ? "true" : nothing}>${this.submitLabel}</button>`
           : nothing}
-        ${this.submitLabel && this.dirty ? html`<button class="btn plain" type="button" @click=${() => this.reset()}>${t("action.discard")}</button>` : nothing}
         <slot></slot>
+        ${this.submitLabel && this.dirty ? html`<button class="btn plain" type="button" @click=${() => this.reset()}>${t("action.discard")}</button>` : nothing}
       </div>
     </form>`;
   }
@@ -237,11 +386,24 @@ export class SkForm extends SkElement {
       :host {
         display: block;
       }
-      form {
+      form,
+      fieldset {
         display: flex;
         flex-direction: column;
         gap: var(--s4);
         max-inline-size: 34rem;
+      }
+      fieldset {
+        min-inline-size: 0;
+        margin: 0;
+        padding: var(--s3) var(--s4) var(--s4);
+        border: 1px solid var(--line);
+        border-radius: var(--radius-m);
+      }
+      legend {
+        padding-inline: var(--s1);
+        font-size: var(--size-s);
+        font-weight: 650;
       }
       label {
         display: block;
@@ -252,6 +414,12 @@ export class SkForm extends SkElement {
       .optional {
         font-weight: 400;
         color: var(--text-faint);
+      }
+      .number {
+        max-inline-size: 12rem;
+      }
+      .code {
+        font-family: var(--mono);
       }
       .row > p {
         margin-block-start: var(--s1);
@@ -268,6 +436,12 @@ export class SkForm extends SkElement {
       }
     `,
   ];
+}
+
+/** What an untouched field of this type holds. @param {Property} property @returns {any} */
+function emptyOf(property) {
+  const type = typeOf(property);
+  return type === "boolean" ? false : type === "array" ? [] : type === "string" ? "" : undefined;
 }
 
 customElements.define("sk-form", SkForm);

@@ -7,7 +7,14 @@ from typing import Any
 
 from skald_core import api as skald
 
-__all__ = ("skald_gate", "skald_i18n", "skald_routes", "skald_schema", "skald_web_pages")
+__all__ = (
+    "skald_conversation_deleted",
+    "skald_gate",
+    "skald_i18n",
+    "skald_routes",
+    "skald_schema",
+    "skald_web_pages",
+)
 
 
 @skald.hookimpl
@@ -22,6 +29,13 @@ async def skald_gate(ctx: skald.PluginContext, call: skald.GateCall) -> skald.De
     from skald_approval.judge import judge
 
     return await judge(ctx, call)
+
+
+@skald.hookimpl
+async def skald_conversation_deleted(ctx: skald.PluginContext, user: skald.User, conversation: str) -> None:
+    from skald_approval.store import forget_conversation
+
+    await forget_conversation(ctx, user, conversation)
 
 
 @skald.hookimpl

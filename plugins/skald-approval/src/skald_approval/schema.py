@@ -6,7 +6,7 @@ from skald_core import api as skald
 
 __all__ = ("OWNER", "REGISTRY")
 
-# The rules of the instance. The first two are part of the step that makes the table, so they come exactly once: an
+# The rules of the instance. Those that come with the plugin are part of these steps, so they come exactly once: an
 # administrator who deletes them keeps them deleted.
 REGISTRY = (
     skald.Migration(
@@ -25,6 +25,13 @@ CREATE INDEX approval_rules_order ON approval_rules(priority, id);
 INSERT INTO approval_rules(id, priority, tool, path, action) VALUES
   ('home-reads', 100, '@fs_read', '~/*', 'allow'),
   ('everything-else', 1000000, '*', NULL, 'require');
+""",
+    ),
+    # Giving work to another agent does nothing by itself: each of that agent's calls is judged like any other.
+    skald.Migration(
+        2,
+        """
+INSERT INTO approval_rules(id, priority, tool, path, action) VALUES('delegation', 200, 'execute_subtask', NULL, 'allow');
 """,
     ),
 )

@@ -11,7 +11,7 @@ import msgspec
 from skald_approval.rules import Facts, Rule, path_matches
 from skald_core import api as skald
 
-__all__ = ("Bypass", "Bypasses", "Rules", "Shown", "call_key")
+__all__ = ("Bypass", "Bypasses", "Rules", "Shown", "call_key", "forget_conversation")
 
 SHOWN_SECONDS = 90 * 24 * 3600
 
@@ -148,3 +148,13 @@ class Shown:
         await self._tables.write(
             lambda c: c.execute("DELETE FROM approval_shown WHERE conversation=? AND call_key=?", (conversation, key))
         )
+
+
+async def forget_conversation(ctx: skald.PluginContext, user: skald.User, conversation: str) -> None:
+    """Remove what was allowed and shown in a conversation that is gone."""
+
+    def work(c: Any) -> None:
+        for table in ("approval_bypasses", "approval_shown"):
+            c.execute(f"DELETE FROM {table} WHERE conversation=?", (conversation,))
+
+    await ctx.owner_tables(user).write(work)

@@ -1,4 +1,4 @@
-"""Skald plugin ``openai``: models behind any server that speaks OpenAI's chat completions.
+"""Skald plugin ``openai``: models behind any server that speaks OpenAI's chat completions, or its Responses API.
 
 The hooks only; everything they need is imported when it is first used.
 """
@@ -75,6 +75,7 @@ def _chat_completions(
         provider_id=provider_id,
         base_url=base_url,
         api_key=api_key,
+        api="chat",
         infos=infos,
         retry=skald.RetryPolicy(max_retries=max_retries),
         timeout=timeout,

@@ -17,11 +17,13 @@ from skald_core.api import (
     whole_characters,
 )
 from skald_openai.calls import CallAssembler
+from skald_openai.characters import CharacterJoiner
 from skald_openai.inline import InlineText
 from skald_openai.messages import METADATA_KEY
+from skald_openai.reading import EmptyAnswerError, ServerFinishError
 from skald_openai.usage import read_usage
 
-__all__ = ("Answer", "EmptyAnswerError", "ServerFinishError")
+__all__ = ("Answer",)
 
 _STOP: dict[str, StopReason] = {
     "stop": "end_turn",
@@ -38,14 +40,6 @@ _STOP: dict[str, StopReason] = {
 _BROKEN = frozenset({"error", "insufficient_system_resource", "network_error", "abort", "aborted"})
 
 
-class EmptyAnswerError(Exception):
-    """The answer ended and held nothing."""
-
-
-class ServerFinishError(Exception):
-    """The server ended the answer with a word that means it broke."""
-
-
 class Answer:
     """One answer in the making. Feed it chunks; when the stream is over, :meth:`finish` gives its last events."""
 
@@ -60,9 +54,14 @@ class Answer:
         self._stopped_at: str | None = None
         self._spoke = False  # any text or reasoning so far
         self._refused = False
-        self._half = ""  # the first half of a character that was split over two chunks
+        self._characters = CharacterJoiner()
         self._reasoning_field = ""
         self._details: list[dict[str, Any]] = []
+
+    @staticmethod
+    def takes(body: dict[str, Any]) -> bool:
+        """Is this a whole completion?"""
+        return isinstance(body.get("choices"), list)
 
     @property
     def ended(self) -> bool:
@@ -105,9 +104,7 @@ class Answer:
             raise ServerFinishError
         stop = self._stop_reason()
         cut = stop == "max_tokens"
-        if self._half:
-            self._half = ""
-            yield from self._text("\N{REPLACEMENT CHARACTER}")
+        yield from self._text(self._characters.finish())
         yield from self._settle()
         called = False
         for event in self._calls.finish(cut=cut):
@@ -193,14 +190,11 @@ class Answer:
                     yield from self._content(part["text"])
 
     def _content(self, text: str) -> Iterator[StreamEvent]:
-        if self._half:
-            text, self._half = self._half + text, ""
-        if text and "\ud800" <= text[-1] <= "\udbff":
-            text, self._half = text[:-1], text[-1]
-        if text:
-            yield from self._text(whole_characters(text))
+        yield from self._text(self._characters.feed(text))
 
     def _text(self, text: str) -> Iterator[StreamEvent]:
+        if not text:
+            return
         for piece in self._inline.feed(text):
             yield self._shown(piece.kind, piece.text)
 

@@ -21,7 +21,10 @@ from skald_core.api import (
 from skald_openai.replies import read_error
 from skald_openai.services import Endpoint
 
-__all__ = ("Failures",)
+__all__ = ("RESPONSES", "Failures")
+
+RESPONSES = "Responses API"
+"""What is asked for when it is not chat completions, as messages name it."""
 
 _CONTEXT_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error", "context_window_exceeded", "1261"})
 # Narrow on purpose: a wrong guess costs a compaction that cannot help.
@@ -54,9 +57,7 @@ _FALLBACK_HINT = "Check this model's extra settings, or choose another model."
 class Failures(ServerFailures):
     """Makes failures of one endpoint. ``wanted``, what was asked for, is named in messages."""
 
-    paths = ("/chat/completions", "/models")
-    # Most often a connection kept open from the call before, which the server was just closing: try again at once.
-    drop_wait = 0.0
+    paths = ("/chat/completions", "/responses", "/models")
 
     def __init__(self, endpoint: Endpoint, secret: str, model: str = "", *, wanted: str = "chat completions") -> None:
         super().__init__(endpoint, secret, model)
@@ -110,6 +111,11 @@ class Failures(ServerFailures):
         text = f"{self.at.label} answered something that is not the API. Check the base URL; most end in /v1."
         return Failure(ProtocolError(text, status=status), again=False)
 
+    def is_about_model(self, reply: ServerReply) -> bool:
+        """Does a "not found" mean the model, rather than the address?"""
+        words = f"{reply.message} {reply.code} {reply.kind}".lower()
+        return bool(self.model) and (self.model.lower() in words or "model" in words)
+
     # --- texts -----------------------------------------------------------------------------------------------------
 
     def _key_text(self) -> str:
@@ -118,15 +124,17 @@ class Failures(ServerFailures):
         return f"{self.at.label} refused the API key. Enter a valid one for this provider."
 
     def _gone_text(self, reply: ServerReply) -> str:
-        named = bool(self.model) and self.model.lower() in reply.message.lower()
         if "tool use" in reply.message.lower():
             return f"{self.at.label} offers {self.name} without tools. Choose a model that can use tools."
-        if self.model and (named or "model" in f"{reply.message} {reply.code} {reply.kind}".lower()):
+        if self.is_about_model(reply):
             how = f", or fetch it with 'ollama pull {self.model}'" if self._service == "ollama" else ""
             return f"{self.at.label} does not have the model {self.name}. Choose another model{how}."
         said = f" It said: {reply.message}" if reply.message and not _PLAIN_404.fullmatch(reply.message) else ""
         place = f"{self.at.label} has no {self._wanted} at {self.at.base_url}"
-        return f"{place}. Check the base URL; most end in /v1.{said}"
+        check = "Check the base URL; most end in /v1."
+        if self._wanted == RESPONSES:
+            check = "Let this provider choose its API automatically, or check the base URL."
+        return f"{place}. {check}{said}"
 
     def _trouble_text(self, status: int, reply: ServerReply) -> str:
         if "loading" in reply.message.lower() and status in (0, 503):

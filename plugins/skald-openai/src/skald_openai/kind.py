@@ -4,14 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from skald_core.api import ConfigError, FoundServer, Provider, ProviderField, ProviderPreset, ProviderType, RemoteModel
+from skald_core.api import (
+    ConfigError,
+    FieldOption,
+    FoundServer,
+    Provider,
+    ProviderField,
+    ProviderPreset,
+    ProviderType,
+    RemoteModel,
+)
+from skald_openai.choice import SETTINGS, parse_api
 from skald_openai.services import ServiceSpec, all_services, parse_endpoint
 
 __all__ = ("OpenAICompatible",)
 
 
 class OpenAICompatible(ProviderType):
-    """Any server that speaks chat completions. ``local_urls`` replaces where local servers are looked for (tests)."""
+    """Any server that speaks chat completions, or OpenAI's Responses API.
+
+    ``local_urls`` replaces where local servers are looked for (tests).
+    """
 
     id = "openai"
     title = "OpenAI-compatible"
@@ -30,6 +43,14 @@ class OpenAICompatible(ProviderType):
             kind="secret",
             help="plugin.openai.api_key_help",
         ),
+        ProviderField(
+            key="api",
+            label="plugin.openai.api",
+            kind="select",
+            default="automatic",
+            options=tuple(FieldOption(value=value, label=f"plugin.openai.api_{value}") for value in SETTINGS),
+            help="plugin.openai.api_help",
+        ),
     )
 
     def __init__(self, *, local_urls: Sequence[str] | None = None) -> None:
@@ -37,7 +58,7 @@ class OpenAICompatible(ProviderType):
         self._local_urls = local_urls
 
     def create(self, settings: dict[str, str]) -> Provider:
-        """Raises ConfigError for an address or key that makes no sense, or a missing key where one is certainly needed."""
+        """Raises ConfigError for settings that make no sense, or a missing key where one is certainly needed."""
         from skald_openai.provider import OpenAIProvider
 
         base_url, api_key = settings.get("base_url", ""), settings.get("api_key", "").strip()
@@ -46,7 +67,10 @@ class OpenAICompatible(ProviderType):
             raise ConfigError(f"{endpoint.label} wants an API key. Enter one for this provider.")
         # The id tells servers apart, so that what one of them wants back is never sent to another.
         return OpenAIProvider(
-            provider_id=f"openai:{endpoint.origin.partition('://')[2]}", base_url=base_url, api_key=api_key
+            provider_id=f"openai:{endpoint.origin.partition('://')[2]}",
+            base_url=base_url,
+            api_key=api_key,
+            api=parse_api(settings.get("api", "")),
         )
 
     async def list_models(self, settings: dict[str, str]) -> Sequence[RemoteModel]:

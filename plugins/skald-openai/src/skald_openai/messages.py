@@ -9,7 +9,7 @@ import base64
 import hashlib
 import string
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -25,7 +25,18 @@ from skald_core.api import (
 )
 from skald_openai.dialect import Dialect
 
-__all__ = ("METADATA_KEY", "to_messages")
+__all__ = (
+    "METADATA_KEY",
+    "NO_OUTPUT",
+    "as_object",
+    "data_url",
+    "fit_call_id",
+    "left_out",
+    "media_kind",
+    "replay_state",
+    "system_text",
+    "to_messages",
+)
 
 METADATA_KEY = "openai"
 """Where this provider keeps its replay state in a message's metadata; answer.py writes it."""
@@ -71,9 +82,15 @@ def to_messages(request: ModelRequest, dialect: Dialect) -> list[Json]:
     return out
 
 
-def _system(blocks: Sequence[SystemBlock], *, mark: bool) -> Json | None:
+def system_text(blocks: Sequence[SystemBlock]) -> tuple[str, str]:
+    """The stable blocks and the others, each joined by blank lines."""
     stable = "\n\n".join(block.text for block in blocks if block.stable and block.text)
     moving = "\n\n".join(block.text for block in blocks if not block.stable and block.text)
+    return stable, moving
+
+
+def _system(blocks: Sequence[SystemBlock], *, mark: bool) -> Json | None:
+    stable, moving = system_text(blocks)
     if not stable and not moving:
         return None
     if mark and stable:
@@ -100,7 +117,7 @@ def _assistant(message: WireMessage, request: ModelRequest, dialect: Dialect) ->
     calls = [part for part in message.parts if isinstance(part, CallPart)]
     if not text and not calls:
         return None  # nothing but reasoning, or nothing: servers refuse it
-    state = _replay_state(message)
+    state = replay_state(message)
     wire: Json = {"role": "assistant", "content": text or None}
     if calls:
         wire["tool_calls"] = [_call(call, state, dialect) for call in calls]
@@ -119,7 +136,7 @@ def _call(call: CallPart, state: Json, dialect: Dialect) -> Json:
     wire: Json = {
         "id": _call_id(call.id, dialect),
         "type": "function",
-        "function": {"name": call.name, "arguments": _arguments(call.arguments)},
+        "function": {"name": call.name, "arguments": as_object(call.arguments)},
     }
     kept = state.get("calls")
     extra = kept.get(call.id) if isinstance(kept, dict) else None
@@ -128,7 +145,7 @@ def _call(call: CallPart, state: Json, dialect: Dialect) -> Json:
     return wire
 
 
-def _arguments(raw: str) -> str:
+def as_object(raw: str) -> str:
     """The model's own text, byte for byte.
 
     Text that is no JSON object is wrapped in one: most servers parse what they are sent back and would refuse the whole
@@ -156,12 +173,17 @@ def _call_id(call_id: str, dialect: Dialect) -> str:
             number, index = divmod(number, len(_LETTERS))
             letters.append(_LETTERS[index])
         return "".join(letters)
-    if len(call_id) <= dialect.service.call_id_length:
+    return fit_call_id(call_id, dialect.service.call_id_length)
+
+
+def fit_call_id(call_id: str, length: int) -> str:
+    """``call_id``, or one made from it when it is longer than ``length``."""
+    if len(call_id) <= length:
         return call_id
     return "call_" + hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:24]
 
 
-def _replay_state(message: WireMessage) -> Json:
+def replay_state(message: WireMessage) -> Json:
     state = (message.metadata or {}).get(METADATA_KEY)
     return state if isinstance(state, dict) else {}
 
@@ -226,16 +248,33 @@ def _content(parts: Sequence[object], request: ModelRequest) -> str | list[Json]
 
 def _media(part: MediaPart, capabilities: frozenset[str]) -> Json:
     kind = part.media_type.lower()
+    match media_kind(part, capabilities):
+        case "image":
+            return {"type": "image_url", "image_url": {"url": data_url(kind, part.data)}}
+        case "document":
+            file = {"filename": part.name or "document.pdf", "file_data": data_url(kind, part.data)}
+            return {"type": "file", "file": file}
+        case "video":
+            return {"type": "video_url", "video_url": {"url": data_url(kind, part.data)}}
+        case _:
+            return {"type": "text", "text": left_out(part)}
+
+
+def media_kind(part: MediaPart, capabilities: frozenset[str]) -> Literal["image", "document", "video", ""]:
+    """What a model of these capabilities can look at it as; empty when it cannot."""
+    kind = part.media_type.lower()
     if kind in _IMAGES and "vision" in capabilities:
-        return {"type": "image_url", "image_url": {"url": _data_url(kind, part.data)}}
+        return "image"
     if kind == "application/pdf" and "documents" in capabilities:
-        file = {"filename": part.name or "document.pdf", "file_data": _data_url(kind, part.data)}
-        return {"type": "file", "file": file}
-    if kind.startswith("video/") and "video" in capabilities:
-        return {"type": "video_url", "video_url": {"url": _data_url(kind, part.data)}}
+        return "document"
+    return "video" if kind.startswith("video/") and "video" in capabilities else ""
+
+
+def left_out(part: MediaPart) -> str:
+    """The note in place of media a model cannot look at."""
     what = f"{part.name!r} ({part.media_type})" if part.name else f"A file ({part.media_type})"
-    return {"type": "text", "text": f"[{what} was left out: this model cannot look at it.]"}
+    return f"[{what} was left out: this model cannot look at it.]"
 
 
-def _data_url(media_type: str, data: bytes) -> str:
+def data_url(media_type: str, data: bytes) -> str:
     return f"data:{media_type};base64,{base64.b64encode(data).decode('ascii')}"

@@ -6,12 +6,10 @@ from typing import Any
 
 from skald_core.api import ModelRequest, ToolSpec
 from skald_openai.dialect import Dialect
-from skald_openai.known import known_info
+from skald_openai.effort import asked_effort
 from skald_openai.messages import to_messages
 
 __all__ = ("build_body",)
-
-_SCALE = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 def build_body(request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
@@ -56,15 +54,9 @@ def _tool(spec: ToolSpec) -> dict[str, Any]:
 
 def _effort(request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
     """The reasoning effort in the service's own words; nothing for a model known not to reason."""
-    effort = dialect.effort or request.effort
-    if not effort:
+    effort = asked_effort(request, insisted=dialect.effort, levels=dialect.efforts)
+    if effort is None:
         return {}
-    if dialect.effort is None:
-        known = known_info(request.model)
-        reasons = "reasoning" in request.info.capabilities
-        if known is not None and "reasoning" not in known.capabilities and not reasons:
-            return {}
-        effort = _nearest(effort, dialect.efforts)
     match dialect.service.effort:
         case "reasoning":
             return {"reasoning": {"effort": effort}}
@@ -76,15 +68,3 @@ def _effort(request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
             return {"thinking": {"type": "enabled"}, "reasoning_effort": effort}
         case _:
             return {"reasoning_effort": effort}
-
-
-def _nearest(effort: str, levels: tuple[str, ...]) -> str:
-    """The level of ``levels`` nearest to ``effort``, the lower of two equally near; a word of no known scale as it is.
-
-    ``none`` is only ever chosen by name: to be asked for a little reasoning is not to be asked for none.
-    """
-    if effort in levels or effort not in _SCALE:
-        return effort
-    wanted = _SCALE.index(effort)
-    choices = [level for level in levels if level in _SCALE and level != "none"]
-    return min(choices, key=lambda level: (abs(_SCALE.index(level) - wanted), _SCALE.index(level)), default=effort)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from typing import TYPE_CHECKING, Any, Protocol
 
 from skald_core.api import (
     BLANK_BYTES,
     MAX_EVENT_BYTES,
     Failed,
-    ModelRequest,
     ServerReply,
     SseDecoder,
     SseEvent,
@@ -24,14 +23,13 @@ from skald_core.api import (
     read_head,
     read_json,
 )
-from skald_openai.answer import Answer, EmptyAnswerError, ServerFinishError
 from skald_openai.calls import NamelessCallError
 from skald_openai.failures import Failures
 
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ("read_answer",)
+__all__ = ("AnswerInTheMaking", "EmptyAnswerError", "ServerFinishError", "read_answer")
 
 MAX_BODY = 32 * 1024 * 1024
 AFTER_STOP = 5.0
@@ -40,12 +38,42 @@ AFTER_DONE = 0.2
 """Seconds to wait, after ``[DONE]``, for the end of the response, which lets the connection be used again."""
 
 
+class EmptyAnswerError(Exception):
+    """The answer ended and held nothing."""
+
+
+class ServerFinishError(Exception):
+    """The server ended the answer with a word that means it broke."""
+
+
+class AnswerInTheMaking(Protocol):
+    """What turns one API's pieces into events; the two APIs have one each."""
+
+    @property
+    def ended(self) -> bool:
+        """The server has said that, and why, the answer is over."""
+
+    def takes(self, body: dict[str, Any]) -> bool:
+        """Is this a whole answer of this API, from a server that does not stream?"""
+
+    def feed(self, chunk: dict[str, Any]) -> Iterator[StreamEvent]:
+        """Take one piece, or a whole answer."""
+
+    def finish(self) -> Iterator[StreamEvent]:
+        """The last events, ``MessageEnd`` at the end.
+
+        Raises:
+            EmptyAnswerError: nothing was said, thought or called, and nothing explains it.
+            NamelessCallError: a tool was called without its name.
+            ServerFinishError: the server says that it failed.
+        """
+
+
 async def read_answer(
     response: httpx.Response,
-    request: ModelRequest,
+    answer: AnswerInTheMaking,
     failures: Failures,
     *,
-    new_id: Callable[[], str],
     after_stop: float = AFTER_STOP,
 ) -> AsyncGenerator[StreamEvent, None]:
     """The events of an accepted call (HTTP 200).
@@ -61,7 +89,6 @@ async def read_answer(
     first = head.lstrip(BLANK_BYTES)[:1]
     if is_web_page(response.headers, head.lstrip(BLANK_BYTES)):
         raise Failed(failures.web_page(response.status_code))
-    answer = Answer(request, new_id)
     if first in (b"{", b"["):
         body = await read_capped(chunks, MAX_BODY, head)
         if len(body) > MAX_BODY:
@@ -73,14 +100,14 @@ async def read_answer(
         yield event
 
 
-def _whole(body: bytes, answer: Answer, failures: Failures, status: int) -> Iterator[StreamEvent]:
+def _whole(body: bytes, answer: AnswerInTheMaking, failures: Failures, status: int) -> Iterator[StreamEvent]:
     decoded = read_json(body)
     error = failures.read_error(decoded)
     if error is not None:
         raise Failed(failures.from_reply(0, error))
     if decoded is None:
         raise Failed(failures.malformed())
-    if not isinstance(decoded, dict) or not isinstance(decoded.get("choices"), list):
+    if not isinstance(decoded, dict) or not answer.takes(decoded):
         raise Failed(failures.not_the_api(status))
     yield from answer.feed(decoded)
     yield from _finish(answer, failures)
@@ -89,7 +116,7 @@ def _whole(body: bytes, answer: Answer, failures: Failures, status: int) -> Iter
 async def _streamed(
     head: bytes,
     chunks: AsyncIterator[bytes],
-    answer: Answer,
+    answer: AnswerInTheMaking,
     failures: Failures,
     status: int,
     after_stop: float,
@@ -128,7 +155,7 @@ async def _streamed(
         yield out
 
 
-async def _next(chunks: AsyncIterator[bytes], answer: Answer, after_stop: float) -> bytes | None:
+async def _next(chunks: AsyncIterator[bytes], answer: AnswerInTheMaking, after_stop: float) -> bytes | None:
     """More bytes, or None at the end. Once the answer has ended nothing that happens to the connection matters any more."""
     import httpx
 
@@ -141,7 +168,7 @@ async def _next(chunks: AsyncIterator[bytes], answer: Answer, after_stop: float)
         return None
 
 
-def _one(event: SseEvent, answer: Answer, failures: Failures) -> Iterator[StreamEvent]:
+def _one(event: SseEvent, answer: AnswerInTheMaking, failures: Failures) -> Iterator[StreamEvent]:
     """What one server-sent event says."""
     text = event.data.strip()
     if not text:
@@ -156,17 +183,16 @@ def _one(event: SseEvent, answer: Answer, failures: Failures) -> Iterator[Stream
     error = failures.read_error(chunk)
     if error is None and event.event == "error":
         error = failures.read_error({"error": chunk})
-    if error is None and isinstance(chunk.get("choices"), list):
-        # OpenRouter and others put the error of an upstream that broke into the choice.
-        error = next((failures.read_error(c) for c in chunk["choices"] if isinstance(c, dict) and c.get("error")), None)
     if error is not None:
         if answer.ended:
             return
         raise Failed(failures.from_reply(0, error))
+    if event.event:
+        chunk.setdefault("type", event.event)  # some servers name an event only there
     yield from answer.feed(chunk)
 
 
-def _finish(answer: Answer, failures: Failures) -> Iterator[StreamEvent]:
+def _finish(answer: AnswerInTheMaking, failures: Failures) -> Iterator[StreamEvent]:
     try:
         yield from answer.finish()
     except EmptyAnswerError:

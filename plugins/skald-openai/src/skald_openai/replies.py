@@ -26,6 +26,14 @@ _STATUS_WORDS = {
     "invalid_argument": 400,
     "exceed_context_size_error": 400,
     "context_length_exceeded": 400,
+    "invalid_prompt": 400,
+    "invalid_image": 400,
+    "invalid_image_format": 400,
+    "invalid_base64_image": 400,
+    "image_too_large": 400,
+    "image_file_too_large": 400,
+    "image_content_policy_violation": 400,
+    "unsupported_image_media_type": 400,
     "overloaded_error": 529,
     "server_error": 500,
     "internal_server_error": 500,
@@ -38,7 +46,8 @@ def read_error(body: Any, secret: str = "") -> ServerReply | None:
     """The error in a decoded body, or None when there is none in it.
 
     Understands OpenAI's ``{"error": {…}}``, a bare string there, a list around it (Gemini), the flat form (Mistral, old
-    vLLM), FastAPI's ``detail``, Cloudflare's ``errors``, and the upstream error OpenRouter nests in ``metadata.raw``.
+    vLLM), FastAPI's ``detail``, Cloudflare's ``errors``, the upstream error OpenRouter nests in ``metadata.raw``, and the
+    ``response.failed`` event of the Responses API.
     """
     if isinstance(body, list) and body:
         body = body[0]
@@ -54,7 +63,13 @@ def read_error(body: Any, secret: str = "") -> ServerReply | None:
         first = errors[0]
         return _structured(first, secret) if isinstance(first, dict) else _plain(str(first), secret)
     if "choices" in body:
-        return None
+        choices = body["choices"]
+        # OpenRouter and others put the error of an upstream that broke into the choice.
+        broken = (c for c in choices if isinstance(c, dict) and c.get("error")) if isinstance(choices, list) else ()
+        return next((read_error(choice, secret) for choice in broken), None)
+    response = body.get("response")
+    if isinstance(response, dict):  # an event of the Responses API
+        return read_error(response, secret) if response.get("status") == "failed" else None
     detail = body.get("detail")
     if isinstance(detail, str) and detail:
         return _plain(detail, secret)
@@ -75,7 +90,9 @@ def read_error(body: Any, secret: str = "") -> ServerReply | None:
 
 
 def _plain(text: str, secret: str) -> ServerReply:
-    return ServerReply(clean_detail(text, secret))
+    # LM Studio says so with HTTP 200.
+    status = 404 if text.startswith("Unexpected endpoint or method") else 0
+    return ServerReply(clean_detail(text, secret), status=status)
 
 
 def _structured(error: dict[str, Any], secret: str) -> ServerReply:

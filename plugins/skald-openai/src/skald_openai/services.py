@@ -29,6 +29,10 @@ class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         it takes, lowest first; others are moved to the nearest.
     cache
         ``key`` sends ``prompt_cache_key``; ``marks`` marks messages for model families that want it.
+    responses
+        Known to offer the Responses API, and better through it.
+    window
+        The context size, in tokens, of models whose name tells nothing.
     stream_options
         Whether usage has to be asked for with ``stream_options``.
     headers, body
@@ -61,6 +65,8 @@ class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     effort: Literal["reasoning_effort", "reasoning", "thinking", "toggle"] = "reasoning_effort"
     efforts: tuple[str, ...] = ("none", "low", "medium", "high")
     cache: Literal["", "key", "marks"] = ""
+    responses: bool = False
+    window: int = 32_768
     stream_options: bool = True
     headers: dict[str, str] = {}
     body: dict[str, Any] = {}
@@ -100,7 +106,7 @@ def parse_endpoint(base_url: str) -> Endpoint:
     """
     if not base_url.strip(" \t\r\n/"):
         raise ConfigError("The base URL is empty. Enter the server's address, such as 'http://127.0.0.1:11434/v1'.")
-    address = parse_server_address(base_url, tails=("/chat/completions",))
+    address = parse_server_address(base_url, tails=("/chat/completions", "/responses"))
     service = _find(address)
     known = service is not None
     if service is None:
