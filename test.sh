@@ -37,10 +37,12 @@ prepare_chromium() {
 
 prepare_venv .venv-test requirements/test.lock
 build_web .venv-test
+prepare_node_tests .venv-test
 [ "$mode" = quick ] || prepare_chromium
 bin=.venv-test/bin
 SKALD_CHROMIUM=$(find_chromium || true)
-export SKALD_CHROMIUM SKALD_STRICT_PLUGINS=1 PYTHONDONTWRITEBYTECODE=1
+SKALD_NODE=$(node_path .venv-test)/node
+export SKALD_NODE SKALD_CHROMIUM SKALD_STRICT_PLUGINS=1 PYTHONDONTWRITEBYTECODE=1
 unset SKALD_DATA SKALD_URL SKALD_USER SKALD_PASSWORD SKALD_PLUGINS
 
 if [ "$mode" = real ]; then

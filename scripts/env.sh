@@ -80,3 +80,15 @@ build_web() {
     printf '%s' "$want" > skald_core/web_dist/.stamp
   fi
 }
+
+# prepare_node_tests VENV: the servers of tests/node, which tests of model providers run against.
+prepare_node_tests() {
+  (
+    cd tests/node
+    if [ "$(cat node_modules/.skald 2>/dev/null)" != "$(digest package-lock.json)" ]; then
+      say "installing test servers (once)"
+      PATH="$(cd ../.. && node_path "$1"):$PATH" npm ci --silent --ignore-scripts --no-audit --no-fund
+      digest package-lock.json > node_modules/.skald
+    fi
+  )
+}

@@ -52,7 +52,7 @@ hookimpl = pluggy.HookimplMarker("skald")
 def skald_config(ctx: PluginContext) -> type[msgspec.Struct] | Settings:  # type: ignore[empty-body]  # a specification
     """The plugin's instance settings, for which the admin gets a form: a msgspec struct, or ``Settings`` around one when it
     has a version, a test or computed choices. Called first: ``ctx.config`` holds an instance afterwards. While a field
-    without a default has no stored value the plugin is *needs_config* and nothing further is called. Failure fails the
+    without a default has no stored value the plugin is *needs_config* and only its texts are asked for. Failure fails the
     plugin."""
 
 
@@ -60,6 +60,13 @@ def skald_config(ctx: PluginContext) -> type[msgspec.Struct] | Settings:  # type
 def skald_user_config(ctx: PluginContext) -> type[msgspec.Struct] | Settings:  # type: ignore[empty-body]
     """Settings each user makes for themselves under *My plugins*; read them with ``await ctx.user_config(user)``. They are
     stored in the user's own database. Every field needs a default. Failure fails the plugin."""
+
+
+@hookspec
+def skald_i18n(ctx: PluginContext) -> dict[str, dict[str, str]]:  # type: ignore[empty-body]
+    """Texts by locale and key, asked right after the settings, whose form needs them; keys are prefixed ``plugin.<id>.`` by the kernel. ``ctx.load_i18n()`` reads the package's
+    ``i18n/*.json``. A text missing in a user's locale is taken from the instance's, then from English. Failure fails the
+    plugin."""
 
 
 @hookspec
@@ -128,13 +135,6 @@ def skald_web_pages(ctx: PluginContext) -> Sequence[WebPage]:  # type: ignore[em
     """Pages for the browser shell. Failure fails the plugin."""
 
 
-@hookspec
-def skald_i18n(ctx: PluginContext) -> dict[str, dict[str, str]]:  # type: ignore[empty-body]
-    """Texts by locale and key; keys are prefixed ``plugin.<id>.`` by the kernel. ``ctx.load_i18n()`` reads the package's
-    ``i18n/*.json``. A text missing in a user's locale is taken from the instance's, then from English. Failure fails the
-    plugin."""
-
-
 # --- contributions per user --------------------------------------------------------------------------------------
 
 
@@ -157,16 +157,17 @@ def skald_prompt_blocks(ctx: PluginContext, turn: TurnInfo) -> Sequence[PromptBl
 
 @hookspec
 def skald_user_prompt(ctx: PluginContext, prompt: UserPrompt) -> Block | AddContext | None:
-    """A user's words are about to become a message (not in sub-agents). ``Block`` refuses them, the first one wins and
-    nothing is stored; ``AddContext`` adds text the model sees after them, joined in order; ``None`` changes nothing.
-    Failure is skipped."""
+    """A user's words are about to become a message, or to wait for the running turn (not in sub-agents). ``Block`` refuses
+    them, the first one wins and nothing is stored: its reason is told to the one who sent them, who still has them;
+    ``AddContext`` adds text the model sees after them, joined in order; ``None`` changes nothing. A slash command is
+    asked about as it was typed. Failure is skipped."""
 
 
 @hookspec
 def skald_before_tool(ctx: PluginContext, call: GateCall) -> Rewrite | Deny | MustAsk | None:
-    """A validated call is about to be judged. ``Rewrite`` replaces its arguments, which are validated and judged again;
-    ``Deny`` refuses it; ``MustAsk`` asks a person even where the gate would allow; the first opinion wins, a denial over
-    all. Failure refuses the call."""
+    """A validated call is about to be judged. ``Rewrite`` replaces its arguments, which are validated, seen by the plugins
+    after this one, and judged like the model's own; ``Deny`` refuses it and wins over all; ``MustAsk`` asks a person even
+    where the gate would allow, whatever other plugins say. Failure refuses the call."""
 
 
 @hookspec
@@ -246,7 +247,9 @@ def skald_conversation_deleted(ctx: PluginContext, user: User, conversation: str
 
 @hookspec
 def skald_turn_started(ctx: PluginContext, turn: TurnInfo) -> None:
-    """A turn began. It does not wait for this hook. Failure is skipped."""
+    """A turn of a conversation began (a sub-agent's work is part of it). It does not wait for this hook; one turn's two
+    hooks, and a conversation's turns, are called in order. A turn taken up after a restart begins again. Failure is
+    skipped."""
 
 
 @hookspec

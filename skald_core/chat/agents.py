@@ -62,9 +62,7 @@ class Agents:
 
     def tasks(self, visible: Collection[str], *, without: str = "") -> dict[str, Known]:
         """Those work can be delegated to, by an agent that is not ``without`` itself."""
-        return {
-            key: known for key, known in self.all(visible).items() if known.spec.type == "task" and key != without
-        }
+        return {key: known for key, known in self.all(visible).items() if known.spec.type == "task" and key != without}
 
     def taken(self, plugin: str) -> list[str]:
         """Ids of a plugin's agents that are left out because a shipped agent has them."""

@@ -87,7 +87,7 @@ class Conversations:
     ) -> Conversation:
         """A new row; the same ``client_id`` gives the same one."""
         now = self._now()
-        conversation_id = secrets.token_urlsafe(12)
+        conversation_id = secrets.token_hex(10)  # no dash at its beginning: people give it on command lines
 
         def work(c: Connection) -> Any:
             c.execute(

@@ -125,9 +125,7 @@ class TurnHooks(NoHooks):
         about = TurnStopping(
             self._turns.turn(stopping.conversation), stopping.stop_reason, stopping.final_text, stopping.continued
         )
-        async with aclosing(
-            self._hooks.ask("skald_stop", {"stopping": about}, timeout=STOP_SECONDS)
-        ) as outcomes:
+        async with aclosing(self._hooks.ask("skald_stop", {"stopping": about}, timeout=STOP_SECONDS)) as outcomes:
             async for outcome in outcomes:
                 if isinstance(outcome.value, str):
                     if outcome.value.strip():

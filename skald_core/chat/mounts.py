@@ -53,9 +53,7 @@ class UserMounts:
         """Ask these plugins; the others' folders stay. One that fails has none."""
         async with self._asking:
             for plugin in plugins:
-                outcome = await self._hooks.one(
-                    "skald_mounts", plugin, {"user": self._user()}, timeout=MOUNT_SECONDS
-                )
+                outcome = await self._hooks.one("skald_mounts", plugin, {"user": self._user()}, timeout=MOUNT_SECONDS)
                 if outcome is None or plugin not in self._hooks.visible():
                     self._mounts.pop(plugin, None)
                     continue

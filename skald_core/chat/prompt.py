@@ -134,7 +134,7 @@ def _texts(blocks: Iterable[PromptBlock], place: str, budget: int | None) -> tup
 
 
 def system_prompt(
-    agent: AgentSpec, user: User, context: SystemContext, now: dt.datetime, blocks: Blocks = Blocks()
+    agent: AgentSpec, user: User, context: SystemContext, now: dt.datetime, blocks: Blocks
 ) -> SystemPrompt:
     """``now`` is local time with its zone. Small models get the agent's short text and only the date, so that their prompt
     stays short and changes once a day; others get the hour at the tail of the turn's message."""

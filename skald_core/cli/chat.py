@@ -10,7 +10,7 @@ import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
-from skald_core.cli.client import EXIT_USAGE, Client, CliError
+from skald_core.cli.client import EXIT_USAGE, Client, CliError, ServerError
 from skald_core.cli.run import Signals, check_choices, open_conversation, send, status_of
 
 __all__ = ("once", "plugin_over_http", "run")
@@ -32,6 +32,7 @@ class _Printer:
         self._conversation = conversation
         self._inline = inline
         self._asked: set[str] = set()
+        self._steps: dict[int, int] = {}
         self._mid_line = False
 
     def _note(self, text: str) -> None:
@@ -51,6 +52,8 @@ class _Printer:
                 self._mid_line = False
             case "tool_start":
                 self._note(f"  · {event['call'].get('summary') or event['call']['name']}")
+            case "tool_progress" if isinstance(event["data"].get("steps"), list):
+                self._agent_at_work(event["call_id"], event["data"])
             case "model_fallback":
                 self._note(f"  · {event['from']} failed, asking {event['to']}")
             case "notice":
@@ -63,6 +66,14 @@ class _Printer:
                     self._note(f"  ! {error['message']}")
                 return True
         return False
+
+    def _agent_at_work(self, call: int, data: dict[str, Any]) -> None:
+        """The calls of an agent that works for this one, each once."""
+        total = data["steps_before"] + len(data["steps"])
+        fresh = total - self._steps.get(call, 0)
+        self._steps[call] = total
+        for step in data["steps"][-fresh:] if fresh > 0 else ():
+            self._note(f"    · {step['agent'] or data['name']}: {step['summary']}")
 
     async def decide(self, request: dict[str, Any]) -> None:
         if request["id"] in self._asked:
@@ -141,6 +152,8 @@ async def _chat(args: argparse.Namespace) -> int:
         conversation = await _conversation(client, args)
         printer = _Printer(client, conversation, inline=True)
         print("Type a message; an empty line or Ctrl-D ends. Ctrl-C stops an answer.")
+        for command in await client.call("GET", "/api/commands"):
+            print(f"  {'/' + ' '.join(filter(None, (command['name'], command['hint']))):<24} {command['title']}")
         async with client.events(conversation) as events:
             while True:
                 try:
@@ -159,6 +172,10 @@ async def _chat(args: argparse.Namespace) -> int:
                 loop.add_signal_handler(signal.SIGINT, stop)
                 try:
                     await _turn(client, conversation, printer, events, text)
+                except ServerError as error:
+                    if error.http_status not in (413, 422):
+                        raise
+                    print(f"  ! {error.detail}")  # the words were not taken, and nothing of them was stored
                 finally:
                     loop.remove_signal_handler(signal.SIGINT)
                     await asyncio.gather(*stops, return_exceptions=True)

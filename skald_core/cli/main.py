@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from skald_core.cli import plugin_author
 from skald_core.errors import SkaldError, StartError
@@ -18,7 +19,11 @@ EXIT_START = 3
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="skald", description="A self-hosted assistant for a small trusted group.")
+    parser = argparse.ArgumentParser(
+        prog="skald",
+        description="A self-hosted assistant for a small trusted group.",
+        epilog="Plugins have commands of their own: skald <plugin id> --help",
+    )
     parser.add_argument("--version", action="version", version=f"skald {VERSION}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
 
@@ -85,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("version", help="print the version")
     commands.add_parser("help", help="print this help")
 
-    plugin = commands.add_parser("plugin", help="list, enable and disable plugins; write your own")
+    plugin = commands.add_parser("plugin", help="list, install, enable and remove plugins; write your own")
     acts = plugin.add_subparsers(dest="act", required=True, metavar="act")
     listing = acts.add_parser("list", help="what is installed")
     data(listing)
@@ -96,6 +101,7 @@ def _parser() -> argparse.ArgumentParser:
         one.add_argument("id")
         one.add_argument("--url", help="the running server (default: $SKALD_URL or http://127.0.0.1:9000)")
         one.add_argument("--user", help="user name for the running server")
+    _add_installing(acts, data)
     plugin_author.add_parsers(acts)
     user = commands.add_parser("user", help="list, add and help the people of this server")
     acts = user.add_subparsers(dest="act", required=True, metavar="act")
@@ -117,14 +123,50 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_installing(acts: Any, data: Callable[[argparse.ArgumentParser], None]) -> None:
+    """Subcommands that change what is installed; ``data`` adds the option for the data directory."""
+    for act, text in (
+        ("install", "install a plugin, after showing what would change"),
+        ("upgrade", "bring a plugin to its newest version"),
+        ("uninstall", "remove a plugin's code; its data stay"),
+        ("purge", "remove what a plugin stored, for good"),
+    ):
+        one = acts.add_parser(act, help=text)
+        data(one)
+        if act == "install":
+            one.add_argument("requirement", nargs="?", help="name, or name with versions: 'skald-plugin-x>=1.2'")
+            one.add_argument("--from-lock", action="store_true", help="put back what plugins.lock names")
+        elif act == "upgrade":
+            one.add_argument("requirement", metavar="plugin", help="id, distribution name, or name with versions")
+        else:
+            one.add_argument("plugin", help="the plugin's id")
+        one.add_argument("--yes", action="store_true", help="do not ask")
+        one.add_argument("--url", help="the running server (default: $SKALD_URL or http://127.0.0.1:9000)")
+        one.add_argument("--user", help="user name for the running server")
+    lock = acts.add_parser("lock", help="write plugins.lock from what is installed, and print it")
+    data(lock)
+    lock.add_argument("--print", action="store_true", dest="print_only", help="print it, write nothing")
+
+
+def _commands_of(parser: argparse.ArgumentParser) -> frozenset[str]:
+    """The kernel's own commands: no plugin can take one over."""
+    groups = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    return frozenset(name for group in groups for name in group.choices)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status (0 fine, 1 it failed, 2 wrong use, 3 the server cannot start).
 
     ``run`` and ``sessions`` have more of them (docs/cli.md).
     """
+    words = list(sys.argv[1:] if argv is None else argv)
     parser = _parser()
-    args = parser.parse_args(argv)
     try:
+        if words and not words[0].startswith("-") and words[0] not in _commands_of(parser):
+            from skald_core.cli import plugin_command
+
+            return plugin_command.run(parser, words)
+        args = parser.parse_args(words)
         if args.command == "version":
             print(f"skald {VERSION}")
             return 0

@@ -1,4 +1,4 @@
-"""``skald plugin list|enable|disable``: never imports a plugin. A running server acts at once; otherwise the state is stored."""
+"""``skald plugin …`` for admins: never imports a plugin. A running server acts at once; otherwise the state is stored."""
 
 from __future__ import annotations
 
@@ -16,11 +16,17 @@ from skald_core.runtime.settings import default_data_dir
 
 __all__ = ("run",)
 
+INSTALL_ACTS = frozenset({"install", "upgrade", "uninstall", "purge", "lock"})
+
 
 def run(args: argparse.Namespace) -> int:
     data_dir = (args.data or default_data_dir()).resolve()
     if args.act == "list":
         return asyncio.run(_list(data_dir, as_json=args.json))
+    if args.act in INSTALL_ACTS:
+        from skald_core.cli import plugin_install
+
+        return plugin_install.run(args, data_dir, server_runs=_server_runs(data_dir))
     found = {row.id: row for row in discover()}
     if args.id not in found:
         known = ", ".join(sorted(found)) or "none"

@@ -43,8 +43,8 @@ STOP_SECONDS = 20.0
 FLUSH_SECONDS = 10.0
 SEND_TRIES = 4
 
-_AUTH = "auth"
 _CONFIG = "config"
+_STATUS_OF_KIND = {"auth": EXIT_AUTH, _CONFIG: EXIT_CONFIG, "no_model": EXIT_CONFIG}
 
 
 def status_of(outcome: str, error_kind: str) -> int:
@@ -53,7 +53,7 @@ def status_of(outcome: str, error_kind: str) -> int:
         return 0
     if outcome in ("aborted", "interrupted"):
         return EXIT_INTERRUPTED
-    return {_AUTH: EXIT_AUTH, _CONFIG: EXIT_CONFIG}.get(error_kind, EXIT_ERROR)
+    return _STATUS_OF_KIND.get(error_kind, EXIT_ERROR)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from skald_core.identity.models import Role
@@ -30,11 +31,15 @@ def seed(c: Connection) -> None:
 
 
 class Roles:
-    """Reads roles. ``allows`` is the one place that decides whether a role holds a capability."""
+    """Reads roles. ``allows`` is the one place that decides whether a role holds a capability.
 
-    def __init__(self, database: Database) -> None:
+    ``plugins`` gives the capabilities of the plugins that run now.
+    """
+
+    def __init__(self, database: Database, *, plugins: Callable[[], Iterable[str]] = lambda: ()) -> None:
         self._db = database
         self._cache: dict[str, Role] = {}
+        self._plugins = plugins
 
     async def load(self) -> None:
         """Read all roles; call after every change of the tables."""
@@ -61,8 +66,31 @@ class Roles:
         return role is not None and capability in role.capabilities
 
     def capabilities(self, role_id: str) -> frozenset[str]:
-        """What a role holds, for display; the admin role shows every known capability."""
+        """What a role holds, for display: of the kernel's capabilities and those of the plugins that run now."""
+        known = frozenset(CAPABILITIES) | frozenset(self._plugins())
         if role_id == ADMIN:
-            return frozenset(CAPABILITIES)
+            return known
         role = self._cache.get(role_id)
-        return role.capabilities if role else frozenset()
+        return role.capabilities & known if role else frozenset()
+
+    async def learn(self, plugin_id: str, defaults: Mapping[str, Sequence[str]]) -> None:
+        """Note the capabilities a plugin adds, and give each that is seen for the first time to the roles it names.
+
+        Later starts change nothing: what an admin took from a role stays taken.
+        """
+        if not defaults:
+            return
+
+        def work(c: Connection) -> bool:
+            known = {row[0] for row in c.execute("SELECT capability FROM plugin_capabilities")}
+            fresh = [name for name in defaults if name not in known]
+            for name in fresh:
+                c.execute("INSERT INTO plugin_capabilities VALUES(?,?,?)", (name, plugin_id, time.time()))
+                c.executemany(
+                    "INSERT OR IGNORE INTO role_capabilities(role_id, capability) SELECT id, ? FROM roles WHERE id=?",
+                    [(name, role) for role in defaults[name]],
+                )
+            return bool(fresh)
+
+        if await self._db.write(work):
+            await self.load()

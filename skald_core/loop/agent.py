@@ -12,13 +12,15 @@ from skald_core.loop.events import Event
 from skald_core.loop.gate import DenyAll, Gate
 from skald_core.loop.hook_chain import Hook, HookChain
 from skald_core.loop.hooks import Hooks
+from skald_core.loop.media import MediaSource
 from skald_core.loop.memory_store import MemoryStore
 from skald_core.loop.profile import Limits, Profile, ProfileSource, SystemSource, ToolSource
 from skald_core.loop.provider import ModelSelector, Provider
+from skald_core.loop.records import ConversationInfo
 from skald_core.loop.recovery import Recovery, recover
 from skald_core.loop.runner import Runner
 from skald_core.loop.selectors import SingleModel
-from skald_core.loop.services import MediaSource, Services, now_ms
+from skald_core.loop.services import Services, now_ms
 from skald_core.loop.session import Session
 from skald_core.loop.store import Store
 from skald_core.loop.subscription import EventHub, Subscription
@@ -43,7 +45,9 @@ class Agent:
     hooks
         An object with hooks, or a :class:`HookChain` of several.
     store
-        Where conversations live; in memory when not given.
+        Where conversations live; in memory when not given. ``close_store`` closes it with the Agent.
+    partials
+        Whether ``partial_assistant`` events are sent.
 
     Making one does no I/O. Raises ConfigError when parts are missing or exclude each other.
     """
@@ -65,6 +69,8 @@ class Agent:
         compaction: Compaction | None = None,
         media: MediaSource | None = None,
         clock: Callable[[], int] = now_ms,
+        partials: bool = True,
+        close_store: bool = False,
         buffer: int = 4096,
     ) -> None:
         if (provider is None) == (selector is None):
@@ -94,8 +100,11 @@ class Agent:
             compaction=compaction if compaction is not None else Compaction(),
             media=media,
             clock=clock,
+            partials=partials,
         )
+        self._close_store = close_store
         self._buffer = buffer
+        self._closed = False
         self._hub = EventHub()
         self._runner = Runner(self._services, self._hub)
 
@@ -123,6 +132,10 @@ class Agent:
         wanted = ConversationId(conversation) if conversation is not None else None
         return self._hub.subscribe(wanted, buffer or self._buffer)
 
+    async def conversations(self, *, limit: int = 50, offset: int = 0) -> tuple[ConversationInfo, ...]:
+        """The conversations of the store, the one with the newest message first."""
+        return await self._services.store.conversations(limit=limit, offset=offset)
+
     def running(self) -> tuple[ConversationId, ...]:
         """Conversations with a live turn."""
         return self._runner.conversations()
@@ -138,10 +151,16 @@ class Agent:
     async def close(self) -> None:
         """End live turns so that the next ``recover`` takes them up; to end them for good, ``abort_all`` first.
 
-        Neither the store nor a provider is closed: they were given, not made.
+        No provider is closed, and the store only with ``close_store``: they were given, not made. Idempotent; a session of a
+        closed Agent refuses to begin a turn.
         """
+        if self._closed:
+            return
+        self._closed = True
         await self._runner.close()
         self._hub.close()
+        if self._close_store:
+            await self._services.store.close()
 
     async def __aenter__(self) -> Self:
         return self

@@ -27,6 +27,7 @@ from skald_core.loop.ops import (
     ImportMessages,
     LoadFrame,
     MergeCallExtras,
+    MergeMeta,
     NewCall,
     Op,
     OpenFrame,
@@ -569,8 +570,34 @@ async def deleting_removes_all_and_reuses_no_id(store: Store) -> None:
     assert message.calls[0].id == again.calls[0]
 
 
+async def conversations_are_listed_newest_first(store: Store) -> None:
+    """With when they began and last changed, their messages counted, and what the host keeps with them."""
+    assert await store.conversations() == ()
+    assert await store.conversation(A) is None
+    first, second = await _open(store, A), await _open(store, B)
+    await store.apply([AppendMessage(first, "user", "one", at=10)])
+    await store.apply([AppendMessage(second, "user", "two", at=20)])
+    await store.apply([AppendMessage(first, "assistant", "three", at=30)])
+    await store.apply([OpenFrame(A, "helper", first, CallId(1), 1, at=40)])
+    listed = await store.conversations()
+    assert [(info.id, info.updated_at, info.message_count) for info in listed] == [(A, 30, 2), (B, 20, 1)]
+    assert listed[0].created_at == 5 and listed[0].agent == "main" and listed[0].meta == {}
+    assert [info.id for info in await store.conversations(limit=1, offset=1)] == [B]
+    assert await store.conversations(offset=2) == ()
+    await store.apply([MergeMeta(first, {"title": "T", "n": 1}), MergeMeta(first, {"n": 2})])
+    found = await store.conversation(A)
+    assert found is not None and found.meta == {"title": "T", "n": 2}
+    found.meta["title"] = "changed by a reader"
+    again = await store.conversation(A)
+    assert again is not None and again.meta["title"] == "T"
+    await _refused(store, MergeMeta(FrameId(999), {"n": 3}))
+    await store.delete_conversation(A)
+    assert [info.id for info in await store.conversations()] == [B]
+
+
 CHECKS: tuple[Check, ...] = (
     a_root_frame_is_opened_once,
+    conversations_are_listed_newest_first,
     a_message_keeps_every_field,
     lone_surrogates_become_replacement_characters,
     messages_follow_the_head,

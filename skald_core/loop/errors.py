@@ -77,6 +77,10 @@ class ToolError(LoopError):
 
     kind = "tool_execution"
 
+    def __init__(self, message: str, *, tool_name: str = "") -> None:
+        super().__init__(message)
+        self.tool_name = tool_name
+
 
 class ToolSuspended(LoopError):
     """Raise inside a tool that handed its work to a person: the call stays open and the turn ends."""
@@ -85,9 +89,14 @@ class ToolSuspended(LoopError):
 
 
 class PermissionDeniedError(LoopError):
-    """A gate, rule or person refused a call."""
+    """A gate, rule or person refused a call. ``reason`` is theirs, word for word."""
 
     kind = "permission_denied"
+
+    def __init__(self, message: str, *, tool_name: str = "", reason: str = "") -> None:
+        super().__init__(message)
+        self.tool_name = tool_name
+        self.reason = reason or message
 
 
 class ModelError(LoopError):

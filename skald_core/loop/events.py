@@ -51,6 +51,7 @@ __all__ = (
     "is_compaction",
     "is_error",
     "is_hook_error",
+    "is_lagged",
     "is_model_fallback",
     "is_partial_assistant",
     "is_permission_request",
@@ -421,3 +422,7 @@ def is_queue_changed(event: Event) -> TypeGuard[QueueChangedEvent]:
 
 def is_result(event: Event) -> TypeGuard[ResultEvent]:
     return isinstance(event, ResultEvent)
+
+
+def is_lagged(event: Event) -> TypeGuard[Lagged]:
+    return isinstance(event, Lagged)

@@ -10,7 +10,19 @@ import msgspec
 
 from skald_core.loop.tools import Tool, ToolContext
 
-__all__ = ("Allow", "AllowAll", "Ask", "Deny", "DenyAll", "Gate", "PendingCall", "Suspend", "Verdict", "summary_of")
+__all__ = (
+    "Allow",
+    "AllowAll",
+    "Ask",
+    "Deny",
+    "DenyAll",
+    "DenyList",
+    "Gate",
+    "PendingCall",
+    "Suspend",
+    "Verdict",
+    "summary_of",
+)
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +96,24 @@ class AllowAll:
 
     async def judge(self, calls: Sequence[PendingCall]) -> Sequence[Verdict]:
         return [Allow() for _ in calls]
+
+    async def ask(self, call: PendingCall, verdict: Ask) -> Allow | Deny | Suspend:
+        return Deny("nobody to ask")
+
+
+class DenyList:
+    """Runs everything but the named tools; a name that ends in ``*`` is every tool that begins so."""
+
+    def __init__(self, *names: str, reason: str = "this tool is not allowed here") -> None:
+        self._names = frozenset(name for name in names if not name.endswith("*"))
+        self._prefixes = tuple(name[:-1] for name in names if name.endswith("*"))
+        self.reason = reason
+
+    async def judge(self, calls: Sequence[PendingCall]) -> Sequence[Verdict]:
+        return [Deny(self.reason) if self._denied(call.tool.name) else Allow() for call in calls]
+
+    def _denied(self, name: str) -> bool:
+        return name in self._names or name.startswith(self._prefixes)
 
     async def ask(self, call: PendingCall, verdict: Ask) -> Allow | Deny | Suspend:
         return Deny("nobody to ask")

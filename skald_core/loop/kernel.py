@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -30,7 +30,6 @@ from skald_core.loop.errors import (
     ContextLengthError,
     HookError,
     LoopError,
-    ModelError,
     ProtocolError,
     RetryableModelError,
     TurnLimitError,
@@ -41,20 +40,17 @@ from skald_core.loop.events import (
     CompactionEvent,
     ErrorEvent,
     Event,
-    HookErrorEvent,
     ModelFallbackEvent,
     PartialAssistantEvent,
     ResultEvent,
     RoundStartedEvent,
     SubagentEvent,
     SystemEvent,
-    ToolCallEndEvent,
-    ToolCallStartEvent,
     UsageEvent,
     UserEvent,
 )
-from skald_core.loop.hook_chain import Report
 from skald_core.loop.hooks import AddContext, Block, Prompt, Stopping
+from skald_core.loop.media import TurnMedia
 from skald_core.loop.ops import (
     AppendMessage,
     ClearDraft,
@@ -72,18 +68,17 @@ from skald_core.loop.ops import (
     message_from,
 )
 from skald_core.loop.profile import Limits, Profile, SystemContext, SystemPrompt
-from skald_core.loop.projection import CANCELLED, Projection, current_media
+from skald_core.loop.projection import CANCELLED, Projection
 from skald_core.loop.provider import CallDelta, ModelHandle, ReasoningDelta, TextDelta
 from skald_core.loop.records import Call, Checkpoint, Frame, LoadedFrame, Message, QueuedInput
 from skald_core.loop.scheduler import Scheduler
 from skald_core.loop.services import Committer, Emit, Outcome, Services, TurnState
+from skald_core.loop.telling import ask_prompt_hook, error_kind, plain_words, refuse, reporter, user_event
 from skald_core.loop.text_calls import TextCallHold, parse_text_calls
 from skald_core.loop.tools import ToolContext, ToolRegistry
 from skald_core.loop.types import (
     CallId,
-    ConversationId,
     FrameId,
-    MediaPart,
     MessageId,
     ModelRequest,
     SystemBlock,
@@ -91,7 +86,7 @@ from skald_core.loop.types import (
     WireMessage,
 )
 
-__all__ = ("FrameRun", "ask_prompt_hook", "delivered_events", "refuse", "user_event")
+__all__ = ("FrameRun",)
 
 log = logging.getLogger(__name__)
 
@@ -133,8 +128,7 @@ class FrameRun:
         self._checkpoint: Checkpoint | None = loaded.checkpoint
         self._head: MessageId | None = loaded.frame.head
         self._projection = Projection(profile.projection)
-        self._media: dict[str, MediaPart] = {}
-        self._media_tried: set[str] = set()
+        self._media = TurnMedia(services.media, self._limits)
         self._handle: ModelHandle | None = None
         self._prompt = SystemPrompt()
         self._prompt_for: str | None = None
@@ -184,7 +178,7 @@ class FrameRun:
         except Exception as error:  # noqa: BLE001 -- told after the turn's first events
             selection = error
         handle = self._handle
-        registry = self._profile.registry(handle.info) if handle else ToolRegistry()
+        registry = self._registry() if handle else ToolRegistry()
         frame = self._frame
         self._emit(
             SystemEvent(
@@ -257,6 +251,7 @@ class FrameRun:
 
     async def _round(self) -> tuple[Message, Answer]:
         self._rounds += 1
+        self._forced_compaction = False
         if self._root:
             self._turn.rounds = self._rounds
             self._turn.phase = "model"
@@ -369,7 +364,7 @@ class FrameRun:
         self._handle = other
         self._emit(
             ModelFallbackEvent(
-                self._frame.conversation, self._frame.id, handle.id, other.id, str(error), _kind(error)
+                self._frame.conversation, self._frame.id, handle.id, other.id, str(error), error_kind(error)
             )
         )  # fmt: skip
 
@@ -403,7 +398,7 @@ class FrameRun:
             if not answer.shown:
                 raise
             self._report_failure(handle, error)
-            about = {"error": {"kind": _kind(error), "message": _plain(error)}}
+            about = {"error": {"kind": error_kind(error), "message": plain_words(error)}}
             partial = await self._keep_partial(answer, handle, began, draft, about)
             raise TurnFailed(error, tried=(handle.id,), partial=partial) from None
         finally:
@@ -435,6 +430,8 @@ class FrameRun:
                 self._tell(event.text, "reasoning")
         elif isinstance(event, CallDelta):
             answer.shown = True
+            if not self._services.partials:
+                return
             self._emit(
                 PartialAssistantEvent(
                     self._frame.conversation, self._frame.id, "tool_input", event.text, event.id,
@@ -445,7 +442,8 @@ class FrameRun:
     def _tell(self, text: str, kind: Any) -> None:
         if self._root:
             (self._turn.text if kind == "text" else self._turn.reasoning).append(text)
-        self._emit(PartialAssistantEvent(self._frame.conversation, self._frame.id, kind, text))
+        if self._services.partials:
+            self._emit(PartialAssistantEvent(self._frame.conversation, self._frame.id, kind, text))
 
     async def _keep_partial(
         self, answer: Answer, handle: ModelHandle, began: float, draft: DraftWriter, about: dict[str, Any]
@@ -471,13 +469,13 @@ class FrameRun:
                 )
             )  # fmt: skip
             self._prompt_for = handle.id
-        await self._load_media()
+        media = await self._media.load(self._messages, handle.info, self._profile.scope)
         messages = self._projection.request(
             self._messages,
             checkpoint=self._checkpoint,
             info=handle.info,
             provider=handle.provider.id,
-            media=self._media,
+            media=media,
             tail=self._prompt.tail,
         )
         self._turn.request += 1
@@ -495,24 +493,11 @@ class FrameRun:
             extra={**handle.extra, **self._profile.extra} if self._profile.extra else handle.extra,
         )
 
-    async def _load_media(self) -> None:
-        source = self._services.media
-        if source is None:
-            return
-        for attachment in current_media(self._messages):
-            if attachment.path in self._media_tried:
-                continue
-            self._media_tried.add(attachment.path)
-            try:
-                part = await source.load(attachment, self._profile.scope)
-            except Exception:
-                log.exception("an attachment could not be loaded")
-                continue
-            if part is not None:
-                self._media[attachment.path] = part
-
     def _registry(self) -> ToolRegistry:
-        return self._profile.registry(self._need_handle().info)
+        registry = self._profile.registry(self._need_handle().info)
+        if not self._root and any(tool.root_only for tool in registry):
+            return registry.filtered(lambda tool: not tool.root_only)
+        return registry
 
     def _need_handle(self) -> ModelHandle:
         if self._handle is None:
@@ -627,7 +612,7 @@ class FrameRun:
                 self._compaction_failed = True
 
     async def _make_room(self) -> bool:
-        """After a request was refused as too long: compact once per turn. True when the next one is shorter."""
+        """After a request was refused as too long: compact, once a round. True when the next one is shorter."""
         if self._forced_compaction:
             return False
         self._forced_compaction = True
@@ -734,7 +719,7 @@ class FrameRun:
         """Tell of a failure, and leave a mark in the history that offers a retry."""
         error = failed.error
         frame = self._frame
-        kind, text = _kind(error), _plain(error)
+        kind, text = error_kind(error), plain_words(error)
         about = {"error": {"kind": kind, "message": text, "tried": list(failed.tried)}}
         ops: list[Op] = [
             SettleCalls(
@@ -768,7 +753,7 @@ class FrameRun:
 
     # -- sub-agents --------------------------------------------------------------------------------------------------
 
-    async def _spawn(self, ctx: ToolContext, agent: str, prompt: str, title: str) -> Outcome:
+    async def _spawn(self, ctx: ToolContext, agent: str, prompt: str, title: str, model: str | None) -> Outcome:
         """Run another agent in a child frame to answer ``ctx.call_id``; one left over from a crash is taken up again."""
         store = self._services.store
         parent = self._frame
@@ -777,17 +762,29 @@ class FrameRun:
         if resumed:
             child_id = children[-1].id
             agent = children[-1].agent
+            model = children[-1].meta.get("model")
         else:
             if agent == parent.agent:
                 raise ConfigError(f"the agent {agent!r} cannot call itself")
             if parent.depth + 1 > self._limits.depth:
                 raise ConfigError(f"sub-agents may nest {self._limits.depth} deep; do this part here instead")
         profile = await self._services.profiles(parent.conversation, agent)
+        if model is not None:
+            profile = msgspec.structs.replace(profile, pin=model)
         opened: tuple[Event, ...] = ()
         if not resumed:
             at = self._services.clock()
             frame, said = await self._commit.commit(
-                OpenFrame(parent.conversation, agent, parent.id, ctx.call_id, parent.depth + 1, title, at=at),
+                OpenFrame(
+                    parent.conversation,
+                    agent,
+                    parent.id,
+                    ctx.call_id,
+                    parent.depth + 1,
+                    title,
+                    {"model": model} if model is not None else {},
+                    at,
+                ),
                 AppendMessage(None, "agent", prompt, at=at),
             )
             child_id = FrameId(frame.id)
@@ -816,64 +813,3 @@ class FrameRun:
     @property
     def rounds(self) -> int:
         return self._rounds
-
-
-def user_event(
-    frame: Frame, message: Message, subtype: Any, queued: int | None = None, siblings: tuple[MessageId, ...] = ()
-) -> UserEvent:
-    return UserEvent(
-        frame.conversation, frame.id, message.id, message.content, subtype, message.parent, message.client_id,
-        message.attachments, message.metadata, queued, message.created_at, siblings,
-    )  # fmt: skip
-
-
-def delivered_events(frame: Frame, message: Message) -> Iterator[Event]:
-    """What tells of a finished task's message: an assistant message whose one call has its result already."""
-    views = tuple(CallView(c.id, c.tool_use_id, c.name, c.arguments) for c in message.calls)
-    yield AssistantEvent(
-        frame.conversation, frame.id, message.id, message.content, "", views, "tool_use", parent=message.parent,
-        created_at=message.created_at,
-    )  # fmt: skip
-    for call in message.calls:
-        yield ToolCallStartEvent(
-            frame.conversation, frame.id, message.id, call.id, call.tool_use_id, call.name,
-            msgspec.json.decode(call.arguments), call.name,
-        )  # fmt: skip
-        yield ToolCallEndEvent(
-            frame.conversation, frame.id, message.id, call.id, call.tool_use_id, call.name, "done", False,
-            call.result or "", "json",
-        )  # fmt: skip
-
-
-async def ask_prompt_hook(
-    services: Services, prompt: Prompt, limits: Limits, frame: FrameId, emit: Emit
-) -> Block | AddContext | None:
-    """What the prompt hooks say; a failing one is told of and counts as no opinion."""
-    if not services.hooks:
-        return None
-    report = reporter(prompt.conversation, frame, emit)
-    return await services.hooks.user_prompt(prompt, seconds=limits.hook_seconds, report=report)
-
-
-def reporter(conversation: ConversationId, frame: FrameId, emit: Emit) -> Report:
-    """Tells of failing hooks that no call is to blame for."""
-    return lambda name, text: emit(HookErrorEvent(conversation, frame, name, text))
-
-
-def refuse(told: asyncio.Future[Any] | None, error: Exception) -> None:
-    """Answer whoever waits for a steering message, if anybody does."""
-    if told is not None and not told.done():
-        told.set_exception(error)
-
-
-def _kind(error: Exception) -> str:
-    return error.kind if isinstance(error, LoopError) else "internal"
-
-
-def _plain(error: Exception) -> str:
-    """A sentence for the person. Foreign exceptions may carry content or secrets, so only their type is named."""
-    if isinstance(error, LoopError) and str(error):
-        return str(error)
-    if isinstance(error, ModelError):
-        return "the model call failed"
-    return f"something went wrong inside ({type(error).__name__}); the server log has the details"

@@ -23,6 +23,7 @@ from skald_core.loop.ops import (
     ImportMessages,
     LoadFrame,
     MergeCallExtras,
+    MergeMeta,
     Op,
     OpenFrame,
     OpenRun,
@@ -46,6 +47,7 @@ from skald_core.loop.records import (
     CALLS_A_MESSAGE,
     Call,
     Checkpoint,
+    ConversationInfo,
     Draft,
     Frame,
     HistoryItem,
@@ -164,6 +166,11 @@ class MemoryStore:
             return Stored(op.frame, changed=False)
         self._put(self._frames, op.frame, _replace(found, active=False))
         return Stored(op.frame)
+
+    def _merge_meta(self, op: MergeMeta) -> Stored:
+        frame = self._need_frame(op.frame)
+        self._put(self._frames, frame.id, _replace(frame, meta=frame.meta | op.meta))
+        return Stored(frame.id)
 
     def _append_message(self, op: AppendMessage) -> Stored:
         frame = self._need_frame(op.frame)
@@ -463,6 +470,26 @@ class MemoryStore:
     async def frame(self, frame: FrameId) -> Frame | None:
         return self._frames.get(frame)
 
+    async def conversations(self, *, limit: int = 50, offset: int = 0) -> tuple[ConversationInfo, ...]:
+        newest: dict[FrameId, Message] = {}
+        count: dict[FrameId, int] = {}
+        for message in self._messages.values():
+            newest[message.frame] = message
+            count[message.frame] = count.get(message.frame, 0) + 1
+        roots = [frame for frame in self._frames.values() if frame.depth == 0]
+        roots.sort(key=lambda f: (newest[f.id].id if f.id in newest else 0, f.id), reverse=True)
+        return tuple(
+            ConversationInfo(
+                f.conversation, f.agent, f.created_at, newest[f.id].created_at if f.id in newest else f.created_at,
+                count.get(f.id, 0), dict(f.meta),
+            )
+            for f in roots[offset : offset + limit]
+        )  # fmt: skip
+
+    async def conversation(self, conversation: ConversationId) -> ConversationInfo | None:
+        found = await self.conversations(limit=len(self._frames))
+        return next((info for info in found if info.id == conversation), None)
+
     async def active_frames(self, conversation: ConversationId) -> tuple[Frame, ...]:
         found = [f for f in self._frames.values() if f.conversation == conversation and f.active]
         return tuple(sorted(found, key=lambda f: (f.depth, f.id)))
@@ -590,6 +617,7 @@ def _keep(table: dict[K, V], wanted: Callable[[K, V], bool]) -> None:
 _APPLY: dict[type[Any], Callable[[MemoryStore, Any], Stored]] = {
     OpenFrame: MemoryStore._open_frame,
     CloseFrame: MemoryStore._close_frame,
+    MergeMeta: MemoryStore._merge_meta,
     AppendMessage: MemoryStore._append_message,
     UpdateMessage: MemoryStore._update_message,
     ResolveCall: MemoryStore._resolve_call,

@@ -34,6 +34,7 @@ __all__ = (
     "ImportMessages",
     "LoadFrame",
     "MergeCallExtras",
+    "MergeMeta",
     "NewCall",
     "Op",
     "OpenFrame",
@@ -90,6 +91,13 @@ class OpenFrame(msgspec.Struct, frozen=True):
 
 class CloseFrame(msgspec.Struct, frozen=True):
     frame: FrameId
+
+
+class MergeMeta(msgspec.Struct, frozen=True):
+    """Add keys to a frame's ``meta``, replacing those there; fails the batch for an unknown frame."""
+
+    frame: FrameId | None
+    meta: dict[str, Any]
 
 
 class AppendMessage(msgspec.Struct, frozen=True):
@@ -305,6 +313,7 @@ class RemoveMessages(msgspec.Struct, frozen=True):
 Op = (
     OpenFrame
     | CloseFrame
+    | MergeMeta
     | AppendMessage
     | UpdateMessage
     | ResolveCall

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -15,29 +16,51 @@ from skald_core.loop.types import ConversationId, FrameId, ModelInfo, SystemBloc
 __all__ = ("Limits", "Profile", "ProfileSource", "SystemContext", "SystemPrompt", "SystemSource", "ToolSource")
 
 
+CONCURRENCY = "SKALD_MAX_TOOL_CONCURRENCY"
+"""Environment variable: how many calls of a round run at once where ``Limits`` does not say. Read when Limits are made."""
+
+
+def _parallel_calls() -> int:
+    text = os.environ.get(CONCURRENCY, "")
+    return int(text) if text.isascii() and text.isdigit() and 0 < int(text) <= 1000 else 10
+
+
 class Limits(msgspec.Struct, frozen=True):
     """Bounds of a turn. ``None`` means none.
 
-    ``seconds`` is wall time of the whole turn, waiting for people included. ``result_chars`` is how much of one tool
-    result a model sees, ``event_chars`` how much an event carries; the store keeps all.
+    ``seconds`` is wall time of the whole turn, waiting for people included. ``event_chars`` is how much of one tool result
+    an event carries; the store keeps all. At most ``media_files`` files of at most ``media_bytes`` together are shown to a
+    model in a turn. Raises ConfigError for anything that is not a whole number above zero, or no time above zero.
     """
 
     rounds: int = 100
     output_tokens: int | None = None
     seconds: float | None = None
     model_attempts: int = 3
-    parallel_calls: int = 10
+    parallel_calls: int = msgspec.field(default_factory=_parallel_calls)
     depth: int = 5
     event_chars: int = 20_000
     stop_continues: int = 10
     hook_seconds: float = 60.0
+    media_files: int = 4
+    media_bytes: int = 48 * 2**20
 
     def __post_init__(self) -> None:
-        for name in ("rounds", "model_attempts", "parallel_calls", "depth"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"limit {name!r} must be at least 1, not {getattr(self, name)!r}")
-        if self.output_tokens is not None and self.output_tokens < 1:
-            raise ConfigError(f"limit 'output_tokens' must be at least 1, not {self.output_tokens!r}")
+        for name in ("rounds", "model_attempts", "parallel_calls", "depth", "event_chars"):
+            _need_whole(name, getattr(self, name), 1)
+        for name in ("stop_continues", "media_files", "media_bytes"):
+            _need_whole(name, getattr(self, name), 0)
+        if self.output_tokens is not None:
+            _need_whole("output_tokens", self.output_tokens, 1)
+        for name in ("seconds", "hook_seconds"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ConfigError(f"limit {name!r} must be above zero seconds, not {value!r}")
+
+
+def _need_whole(name: str, value: object, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ConfigError(f"limit {name!r} must be a whole number of at least {least}, not {value!r}")
 
 
 class SystemContext(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -29,7 +30,7 @@ from skald_core.loop.types import (
     WireMessage,
 )
 
-__all__ = ("INTERRUPTED", "Projection", "ProjectionOptions", "current_media", "project")
+__all__ = ("INTERRUPTED", "Projection", "ProjectionOptions", "current_media", "project", "visible")
 
 INTERRUPTED = "This call was interrupted before it had a result. It may or may not have taken effect."
 WAITING = "This call is still waiting for a person's decision. It has not run."
@@ -47,7 +48,8 @@ class ProjectionOptions(msgspec.Struct, frozen=True):
 
     ``result_chars`` cuts each result (head and tail stay); ``old_result_chars`` does so for turns before the last user
     message. ``window`` keeps only the newest messages. ``id_pattern`` and ``id_length`` are what the provider accepts
-    as call ids: others are replaced, each always by the same one.
+    as call ids: others are replaced, each always by the same one. ``digest`` may give a shorter text in place of a result
+    that is too long; None, or a failure, leaves it to be cut.
     """
 
     result_chars: int = 40_000
@@ -56,7 +58,10 @@ class ProjectionOptions(msgspec.Struct, frozen=True):
     id_pattern: str = r"[A-Za-z0-9_-]+"
     id_length: int = 64
     attachments: bool = True
+    digest: Callable[[Call], str | None] | None = None
 
+
+log = logging.getLogger(__name__)
 
 _DEFAULT = ProjectionOptions()
 
@@ -68,7 +73,8 @@ Media = Mapping[str, MediaPart]
 _KIND = {"image": "vision", "video": "video", "application/pdf": "documents"}
 
 
-def _visible(part: MediaPart, info: ModelInfo) -> bool:
+def visible(part: MediaPart, info: ModelInfo) -> bool:
+    """Whether a model can look at this."""
     kind = _KIND.get(part.media_type) or _KIND.get(part.media_type.partition("/")[0])
     return kind is not None and kind in info.capabilities
 
@@ -152,13 +158,27 @@ def _assistant(
         wire_id = _wire_id(call, options, seen)
         parts.append(CallPart(wire_id, call.name, _arguments(call)))
         text, is_error = result_text(call)
-        results.append(ResultPart(wire_id, cut(text, limit), is_error))
+        if len(text) > limit:
+            text = _shorter(call, text, limit, options)
+        results.append(ResultPart(wire_id, text, is_error))
     if not message.content and not message.calls:
         return []
     wire = [WireMessage("assistant", tuple(parts), message.replay if same else None)]
     if results:
         wire.append(WireMessage("tool", tuple(results)))
     return wire
+
+
+def _shorter(call: Call, text: str, limit: int, options: ProjectionOptions) -> str:
+    """A result that is too long: the host's digest of it, else its head and tail."""
+    if options.digest is not None:
+        try:
+            digest = options.digest(call)
+        except Exception:
+            log.exception("a digest of a result could not be made")
+            digest = None
+        text = digest if digest is not None else text
+    return cut(text, limit)
 
 
 def _attachment_note(attachments: Sequence[Attachment]) -> str:
@@ -181,7 +201,7 @@ def _user_parts(message: Message, options: ProjectionOptions, info: ModelInfo, m
 
 def _media_parts(attachments: Sequence[Attachment], info: ModelInfo, media: Media) -> list[Part]:
     found = (media.get(a.path) for a in attachments)
-    return [part for part in found if part is not None and _visible(part, info)]
+    return [part for part in found if part is not None and visible(part, info)]
 
 
 def _merge_text(parts: list[Part]) -> tuple[Part, ...]:

@@ -27,6 +27,7 @@ __all__ = (
     "CALLS_A_MESSAGE",
     "Call",
     "Checkpoint",
+    "ConversationInfo",
     "Draft",
     "Frame",
     "HistoryItem",
@@ -131,6 +132,18 @@ class Frame(msgspec.Struct, frozen=True):
     title: str = ""
     meta: dict[str, Any] = {}
     created_at: int = 0
+
+
+class ConversationInfo(msgspec.Struct, frozen=True):
+    """A conversation in a list. ``updated_at`` is when its newest message was stored; ``message_count`` counts every
+    branch; ``meta`` is the host's (:class:`~skald_core.loop.ops.MergeMeta`)."""
+
+    id: ConversationId
+    agent: str = ""
+    created_at: int = 0
+    updated_at: int = 0
+    message_count: int = 0
+    meta: dict[str, Any] = {}
 
 
 class QueuedInput(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ import msgspec
 from skald_core.loop.errors import AbortError, ConfigError, HookError, LoopError
 from skald_core.loop.events import ErrorEvent, Event, QueueChangedEvent, ResultEvent
 from skald_core.loop.hooks import Block, Prompt
-from skald_core.loop.kernel import FrameRun, ask_prompt_hook, delivered_events, refuse, user_event
+from skald_core.loop.kernel import FrameRun
 from skald_core.loop.ops import (
     AppendMessage,
     ClearDraft,
@@ -35,6 +35,7 @@ from skald_core.loop.projection import INTERRUPTED
 from skald_core.loop.records import Frame, LoadedFrame, QueuedInput
 from skald_core.loop.services import Committer, LiveTurn, Outcome, Services, TurnState
 from skald_core.loop.subscription import EventHub
+from skald_core.loop.telling import ask_prompt_hook, delivered_events, refuse, user_event
 from skald_core.loop.types import Attachment, ConversationId, FrameId, MessageId
 
 __all__ = ("FromQueue", "Opening", "Prompted", "Resumed", "Runner", "Sent", "Waiting", "new_run_id")

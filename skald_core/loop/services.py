@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import msgspec
 
@@ -15,22 +15,21 @@ from skald_core.loop.database import Written
 from skald_core.loop.events import Event, PermissionView, ResultSubtype
 from skald_core.loop.gate import Gate
 from skald_core.loop.hook_chain import HookChain
+from skald_core.loop.media import MediaSource
 from skald_core.loop.ops import Op, Stored
 from skald_core.loop.profile import Limits, ProfileSource
 from skald_core.loop.provider import ModelSelector
 from skald_core.loop.store import Store
 from skald_core.loop.types import (
-    Attachment,
     CallId,
     ConversationId,
     FrameId,
-    MediaPart,
     MessageId,
     StopReason,
     Usage,
 )
 
-__all__ = ("Committer", "Emit", "LiveTurn", "MediaSource", "Outcome", "RunningCall", "Services", "TurnState", "now_ms")
+__all__ = ("Committer", "Emit", "LiveTurn", "Outcome", "RunningCall", "Services", "TurnState", "now_ms")
 
 Emit = Callable[[Event], None]
 
@@ -39,18 +38,10 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class MediaSource(Protocol):
-    """Loads what a model may look at. The loop asks only for the current turn's attachments."""
-
-    async def load(self, attachment: Attachment, scope: dict[type[Any], Any]) -> MediaPart | None:
-        """The attachment's bytes with the type its bytes show, or None when it is no media, gone, or too large."""
-        ...
-
-
 class Services:
     """The parts an Agent is made of, as the kernel uses them."""
 
-    __slots__ = ("clock", "compaction", "gate", "hooks", "limits", "media", "profiles", "selector", "store")
+    __slots__ = ("clock", "compaction", "gate", "hooks", "limits", "media", "partials", "profiles", "selector", "store")
 
     def __init__(
         self,
@@ -64,6 +55,7 @@ class Services:
         compaction: Compaction,
         media: MediaSource | None,
         clock: Callable[[], int],
+        partials: bool = True,
     ) -> None:
         self.store = store
         self.selector = selector
@@ -74,6 +66,7 @@ class Services:
         self.compaction = compaction
         self.media = media
         self.clock = clock
+        self.partials = partials
 
 
 class Outcome(msgspec.Struct, frozen=True):

@@ -18,6 +18,7 @@ from skald_core.loop.ops import (
     EditQueued,
     Enqueue,
     ImportMessages,
+    MergeMeta,
     NewCall,
     Op,
     OpenFrame,
@@ -30,7 +31,7 @@ from skald_core.loop.ops import (
     kept_before,
 )
 from skald_core.loop.profile import Profile
-from skald_core.loop.records import HistoryPage, Message, QueuedInput, QueueKind
+from skald_core.loop.records import ConversationInfo, HistoryPage, Message, QueuedInput, QueueKind
 from skald_core.loop.runner import Opening, Prompted, Resumed, Runner, Sent, new_run_id
 from skald_core.loop.services import LiveTurn, Services, TurnState
 from skald_core.loop.subscription import EventHub, RunStream, Subscription
@@ -406,6 +407,17 @@ class Session:
             return tuple(MessageId(done.id) for done in await self._store.apply(ops))
         finally:
             free()
+
+    async def info(self) -> ConversationInfo | None:
+        """The conversation as lists show it; None before its first message."""
+        return await self._store.conversation(self.conversation)
+
+    async def update_meta(self, meta: Mapping[str, Any]) -> None:
+        """Add keys to what the host keeps with the conversation. Raises ConfigError before its first message."""
+        root = await self._store.root(self.conversation)
+        if root is None:
+            raise ConfigError("this conversation has no messages yet")
+        await self._store.apply([MergeMeta(root.id, dict(meta))])
 
     async def export(self, *, title: str = "") -> bytes:
         """The whole history, every branch of it, as a JSON document for :meth:`import_`; ``title`` is kept with it."""

@@ -36,6 +36,7 @@ from skald_core.loop.ops import (
     ImportMessages,
     LoadFrame,
     MergeCallExtras,
+    MergeMeta,
     NewCall,
     Op,
     OpenFrame,
@@ -60,6 +61,7 @@ from skald_core.loop.records import (
     CALLS_A_MESSAGE,
     Call,
     Checkpoint,
+    ConversationInfo,
     Draft,
     Frame,
     HistoryItem,
@@ -122,6 +124,10 @@ _MESSAGE = (
 _CALL = "id, state, finished_at, duration_ms, result_kind, media, extras, effective, result"
 _HEAD = "ifnull(head, (SELECT max(m.id) FROM loop_messages m WHERE m.frame = loop_frames.id))"
 _FRAME = f"id, conversation, agent, parent, parent_call, depth, active, {_HEAD}, title, meta, created_at"
+_INFO = (
+    "SELECT f.id, f.conversation, f.agent, f.created_at, f.meta,"
+    " (SELECT max(m.id) FROM loop_messages m WHERE m.frame = f.id) AS newest FROM loop_frames f"
+)
 _QUEUED = "id, conversation, position, kind, held, client_id, attachments, metadata, created_at, content"
 _CHECKPOINT = "id, frame, covered_up_to, created_at, tokens_before, model, summary"
 
@@ -244,6 +250,15 @@ def _message(c: Connection, row: Sequence[Any]) -> Message:
     )  # fmt: skip
 
 
+def _info(c: Connection, row: Sequence[Any]) -> ConversationInfo:
+    frame, conversation, agent, created_at, meta, newest = row
+    count, updated_at = 0, created_at
+    if newest is not None:
+        (count,) = c.execute("SELECT count(*) FROM loop_messages WHERE frame = ?", (frame,)).fetchone()
+        (updated_at,) = c.execute("SELECT created_at FROM loop_messages WHERE id = ?", (newest,)).fetchone()
+    return ConversationInfo(conversation, agent, created_at, updated_at, count, _object(meta) if meta else {})
+
+
 def _queued(row: Sequence[Any]) -> QueuedInput:
     return QueuedInput(
         id=row[0], conversation=row[1], position=row[2], kind=row[3], held=bool(row[4]), client_id=row[5] or "",
@@ -315,6 +330,16 @@ class _Batch:
         self.cache.drop(op.frame)
         done = self.c.execute("UPDATE loop_frames SET active = 0 WHERE id = ? AND active = 1", (op.frame,))
         return Stored(op.frame, changed=done.rowcount > 0)
+
+    def merge_meta(self, op: MergeMeta) -> Stored:
+        frame = self.frame_or_opened(op.frame)
+        row = self.c.execute("SELECT meta FROM loop_frames WHERE id = ?", (frame,)).fetchone()
+        if row is None:
+            raise StoreError(f"frame {frame!r} does not exist; it may have been deleted")
+        self.cache.drop(frame)
+        merged = (_object(row[0]) if row[0] else {}) | op.meta
+        self.c.execute("UPDATE loop_frames SET meta = ? WHERE id = ?", (_dump(merged), frame))
+        return Stored(frame)
 
     def append_message(self, op: AppendMessage) -> Stored:
         frame = self.frame_or_opened(op.frame)
@@ -655,6 +680,7 @@ class _Batch:
 _APPLY: dict[type[Any], Callable[[_Batch, Any], Stored]] = {
     OpenFrame: _Batch.open_frame,
     CloseFrame: _Batch.close_frame,
+    MergeMeta: _Batch.merge_meta,
     AppendMessage: _Batch.append_message,
     UpdateMessage: _Batch.update_message,
     ResolveCall: _Batch.resolve_call,
@@ -885,6 +911,20 @@ class SqliteStore:
         def read(c: Connection) -> Frame | None:
             row = c.execute(f"SELECT {_FRAME} FROM loop_frames WHERE id = ?", (frame,)).fetchone()
             return _frame(row) if row else None
+
+        return await self.db.read(read)
+
+    async def conversations(self, *, limit: int = 50, offset: int = 0) -> tuple[ConversationInfo, ...]:
+        def read(c: Connection) -> tuple[ConversationInfo, ...]:
+            sql = f"{_INFO} WHERE f.depth = 0 ORDER BY ifnull(newest, 0) DESC, f.id DESC LIMIT ? OFFSET ?"
+            return tuple(_info(c, row) for row in c.execute(sql, (limit, offset)).fetchall())
+
+        return await self.db.read(read)
+
+    async def conversation(self, conversation: ConversationId) -> ConversationInfo | None:
+        def read(c: Connection) -> ConversationInfo | None:
+            row = c.execute(f"{_INFO} WHERE f.conversation = ? AND f.depth = 0 LIMIT 1", (conversation,)).fetchone()
+            return _info(c, row) if row is not None else None
 
         return await self.db.read(read)
 

@@ -17,6 +17,7 @@ from skald_core.loop.ops import Op, Stored
 from skald_core.loop.records import (
     Call,
     Checkpoint,
+    ConversationInfo,
     Draft,
     Frame,
     HistoryPage,
@@ -42,6 +43,12 @@ class Store(Protocol):
         ...
 
     async def frame(self, frame: FrameId) -> Frame | None: ...
+
+    async def conversations(self, *, limit: int = 50, offset: int = 0) -> tuple[ConversationInfo, ...]:
+        """Every conversation, the one with the newest message first."""
+        ...
+
+    async def conversation(self, conversation: ConversationId) -> ConversationInfo | None: ...
 
     async def active_frames(self, conversation: ConversationId) -> tuple[Frame, ...]:
         """Open frames, shallowest first."""

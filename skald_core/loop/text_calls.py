@@ -1,8 +1,8 @@
 """Tool calls that a model wrote as text.
 
-Small local models often write the call into the answer instead of the structured field: as ``<tool_call>…</tool_call>``,
-as a fenced JSON block, or as a bare JSON object. When a whole answer is nothing but that and every call names an offered
-tool, it is read as calls; anything else stays text.
+Small local models often write the call into the answer instead of the structured field: as ``<tool_call>…</tool_call>`` or
+``<tools>…</tools>``, as a fenced JSON block, or as a bare JSON object. When a whole answer is nothing but that and every call
+names an offered tool, it is read as calls; anything else stays text.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 __all__ = ("TextCall", "TextCallHold", "parse_text_calls")
 
 _MAX = 200_000  # longer answers are text
-_OPEN, _CLOSE = "<tool_call>", "</tool_call>"
+_TAGS = ("<tool_call>", "<tools>")
 _FENCE = re.compile(r"```(?:json|tool_call|tool_code|tool|xml)?[ \t]*\r?\n(.*?)```", re.DOTALL)
 _NAME_KEYS = ("name", "tool", "tool_name", "function")
 _ARGUMENT_KEYS = ("arguments", "parameters", "args", "input")
@@ -44,18 +44,24 @@ def parse_text_calls(text: str, names: Collection[str]) -> tuple[TextCall, ...]:
     return tuple(calls)
 
 
-def _pieces(body: str) -> Iterator[str]:
+def _pieces(body: str, depth: int = 0) -> Iterator[str]:
     """The JSON texts ``body`` is made of; one unparsable piece when it is made of anything else."""
-    if body.startswith(_OPEN):
+    if depth > 3:  # a fence, a tag, and a tag within; more is no call
+        yield ""
+    elif body.startswith(_TAGS):
         rest = body
         while rest:
-            if not rest.startswith(_OPEN):
+            tag = next((tag for tag in _TAGS if rest.startswith(tag)), None)
+            if tag is None:
                 yield ""
                 return
             # Models that stop at the end token often leave the closing tag out.
-            inner, _, rest = rest[len(_OPEN) :].partition(_CLOSE)
-            fenced = _FENCE.fullmatch(inner.strip())
-            yield fenced[1] if fenced else inner
+            inner, _, rest = rest[len(tag) :].partition(tag.replace("<", "</"))
+            inner = inner.strip()
+            if inner.startswith((*_TAGS, "```")):
+                yield from _pieces(inner, depth + 1)
+            else:
+                yield inner
             rest = rest.strip()
     elif body.startswith("```"):
         end = 0
@@ -64,8 +70,8 @@ def _pieces(body: str) -> Iterator[str]:
                 yield ""
                 return
             inner = found[1].strip()
-            if inner.startswith(_OPEN):
-                yield from _pieces(inner)
+            if inner.startswith(_TAGS):
+                yield from _pieces(inner, depth + 1)
             else:
                 yield inner
             end = found.end()
@@ -123,7 +129,7 @@ def _call(value: object, names: Collection[str]) -> TextCall | None:
     return TextCall(name, json.dumps(arguments, ensure_ascii=False, separators=(",", ":")))
 
 
-_STARTS = (_OPEN, "```json", "```tool_call", "```tool_code", "```tool", "```xml", "```\n", "```\r\n")
+_STARTS = (*_TAGS, "```json", "```tool_call", "```tool_code", "```tool", "```xml", "```\n", "```\r\n")
 
 
 class TextCallHold:

@@ -109,6 +109,8 @@ class Tool:
         May run beside its neighbours in one round.
     restart_hint
         After a crash in the middle: ``rerun`` it, or record it as ``interrupt``-ed.
+    root_only
+        Offered to the conversation's own agent only, never to a sub-agent.
     title
         A friendly name for people (an i18n key or plain text); icon: a semantic key such as ``read`` or ``edit``.
     """
@@ -119,6 +121,7 @@ class Tool:
     scope: Scope = "exec"
     parallel_safe: bool = False
     restart_hint: RestartHint = "interrupt"
+    root_only: bool = False
     title: str = ""
     icon: str = "tool"
 
@@ -257,6 +260,7 @@ def tool(
     scope: Scope = "exec",
     parallel_safe: bool = False,
     restart_hint: RestartHint = "interrupt",
+    root_only: bool = False,
     title: str = "",
     icon: str = "tool",
     summarize: Callable[[Any], str] | None = None,

@@ -23,7 +23,7 @@ from skald_core.plugins.contributions import (
     WebPage,
 )
 
-__all__ = ("Ask", "check_items", "collect")
+__all__ = ("Ask", "check_items", "check_texts", "collect")
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ _PAGE = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 
 async def collect(plugin_id: str, ask: Ask) -> PluginContributions:
-    """Everything but settings and routes. Raises TypeError or ValueError saying what the author has to change."""
+    """Everything but settings, texts and routes. Raises TypeError or ValueError saying what the author has to change."""
 
     async def declared(hook: str, kind: type[T]) -> list[T]:
         return check_items(hook, await ask(hook), kind)
@@ -80,15 +80,17 @@ async def collect(plugin_id: str, ask: Ask) -> PluginContributions:
                 f"skald_web_pages: the entry {page.entry!r} of page {page.page_id!r} must be a path below the plugin's own, "
                 "such as 'web/page.js'"
             )
-    texts = await ask("skald_i18n")
-    if texts is not None:
-        try:
-            brought.i18n = msgspec.convert(texts, dict[str, dict[str, str]])
-        except msgspec.ValidationError as error:
-            raise TypeError(
-                f"skald_i18n must return one flat table of texts per locale, {{'en': {{'key': 'text'}}}}: {error}"
-            ) from None
     return brought
+
+
+def check_texts(texts: Any) -> dict[str, dict[str, str]]:
+    """What ``skald_i18n`` returned; nothing for None. Raises TypeError for a nested bundle or a text that is none."""
+    try:
+        return {} if texts is None else msgspec.convert(texts, dict[str, dict[str, str]])
+    except msgspec.ValidationError as error:
+        raise TypeError(
+            f"skald_i18n must return one flat table of texts per locale, {{'en': {{'key': 'text'}}}}: {error}"
+        ) from None
 
 
 def check_items(hook: str, value: Any, kind: type[T]) -> list[T]:

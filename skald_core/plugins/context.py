@@ -61,7 +61,8 @@ class Host(Protocol):
     def spawn(self, owner: str, coro: Coroutine[Any, Any, None]) -> asyncio.Task[None]: ...
     def prompt_changed(self, plugin_id: str, user_id: str) -> None: ...
     def mounts_changed(self, plugin_id: str, user_id: str) -> asyncio.Task[None]: ...
-    async def say(self, plugin_id: str, user: User, text: str, conversation: str | None, key: str) -> str: ...
+    async def conversation(self, plugin_id: str, user: User, key: str, title: str) -> str: ...
+    async def say(self, plugin_id: str, user: User, text: str, conversation: str, key: str) -> None: ...
     def now(self) -> float: ...
     def new_id(self) -> str: ...
 
@@ -186,16 +187,22 @@ class PluginContext:
             raise LookupError("this request has no signed-in user; is the handler one of skald_routes?")
         return user
 
-    async def say(self, user: User, text: str, conversation: str | None = None, *, key: str = "") -> str:
+    async def conversation(self, user: User, key: str, title: str = "") -> str:
+        """The id of the plugin's conversation ``key`` with ``user``; made on first use, and again after it was deleted.
+
+        Raises LookupError while the user's data is locked, when the account is switched off, or when they may not use the
+        plugin."""
+        return await self._host.conversation(self.id, user, key, title)
+
+    async def say(self, user: User, text: str, conversation: str, *, key: str = "") -> None:
         """Write ``text`` into a conversation of ``user`` as their own message, which starts a turn or waits for the running one.
 
-        Returns the conversation's id: ``conversation``, or a new one when that is None or does not exist any more. Messages
-        of one ``key`` are stored once, so what is delivered twice is asked once. The answer comes with
+        Messages of one ``key`` are stored once, so what is delivered twice is asked once. The answer comes with
         ``skald_turn_finished``. Tool calls are judged as ever; questions wait in the user's inbox.
 
-        Raises LookupError while the user's data is locked or they may not use the plugin, and ToolError with a sentence for
-        a text that is empty or too long."""
-        return await self._host.say(self.id, user, text, conversation, key)
+        Raises LookupError like :meth:`conversation`, and for a conversation that does not exist (any more); ToolError with a
+        sentence for a text that is empty or too long."""
+        await self._host.say(self.id, user, text, conversation, key)
 
     # kernel services ----------------------------------------------------------------------------------------------
 

@@ -38,7 +38,6 @@ class PluginContributions(msgspec.Struct):
     commands: list[Command] = []
     health: list[HealthCheck] = []
     cli: list[str] = []
-    i18n: dict[str, dict[str, str]] = {}
 
 
 class _Global(msgspec.Struct, frozen=True):
@@ -67,6 +66,7 @@ class Contributed:
         self._by_plugin: dict[str, PluginContributions] = {}
         self._kept: dict[str, list[tuple[str, Any]]] = {kind.field: [] for kind in _GLOBAL}
         self._problems: dict[str, list[str]] = {}
+        self._i18n: dict[str, dict[str, dict[str, str]]] = {}
         self._texts: dict[tuple[str, ...], dict[str, str]] = {}
         self.version = 0
         """Rises with every change; what was derived from the contributions may be kept for one version."""
@@ -101,7 +101,6 @@ class Contributed:
                         f"{kind.words} {name!r} is left out: {whose} one of that name already"
                     )
             self._kept[kind.field] = kept
-        self._texts.clear()
         self.version += 1
 
     def problems(self, plugin_id: str) -> list[str]:
@@ -163,15 +162,21 @@ class Contributed:
 
     # -- texts -----------------------------------------------------------------------------------------------------
 
+    def add_texts(self, plugin_id: str, i18n: dict[str, dict[str, str]]) -> None:
+        """A plugin's texts by locale and key. They stay when it stops: its settings may be read and changed then."""
+        self._i18n[plugin_id] = i18n
+        self._texts.clear()
+        self.version += 1
+
     def texts(self, *locales: str) -> Mapping[str, str]:
         """Keys prefixed ``plugin.<id>.``, each from the first of ``locales`` that has it, and from English at last."""
         chain = tuple(dict.fromkeys((*locales, "en")))
         merged = self._texts.get(chain)
         if merged is None:
             merged = self._texts[chain] = {}
-            for plugin_id, brought in self._by_plugin.items():
+            for plugin_id, i18n in self._i18n.items():
                 prefix = f"plugin.{plugin_id}."
                 for locale in reversed(chain):
-                    for key, text in brought.i18n.get(locale, {}).items():
+                    for key, text in i18n.get(locale, {}).items():
                         merged[prefix + key.removeprefix(prefix)] = text
         return merged

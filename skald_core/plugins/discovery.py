@@ -34,6 +34,7 @@ class Discovered(msgspec.Struct, frozen=True):
     version: str
     module: str
     author: str = ""
+    license: str = ""
     package_dir: Path | None = None
     manifest: Manifest | None = None
     error: str = ""
@@ -95,6 +96,7 @@ def _describe(
         version=dist.version if dist is not None else "",
         module=point.value,
         author=_author(dist),
+        license=_license(dist),
         editable=_is_editable(dist),
     )
     expected = canonical_id(name)
@@ -132,6 +134,21 @@ def _author(dist: importlib.metadata.Distribution | None) -> str:
         if name in meta:
             return str(meta[name]).partition("<")[0].strip()
     return ""
+
+
+def _license(dist: importlib.metadata.Distribution | None) -> str:
+    """The licence expression, the old field, or the last words of a classifier."""
+    if dist is None:
+        return ""
+    meta = dist.metadata
+    for name in ("License-Expression", "License"):
+        text = str(meta[name]).strip() if name in meta else ""
+        if text and "\n" not in text and text.upper() != "UNKNOWN":
+            return text[:100]
+    if "Classifier" not in meta:
+        return ""
+    classified = [c for c in meta.get_all("Classifier") or () if c.startswith("License ::")]
+    return classified[0].rpartition("::")[2].strip() if classified else ""
 
 
 def _is_editable(dist: importlib.metadata.Distribution | None) -> bool:

@@ -12,7 +12,7 @@ import contextlib
 import inspect
 import logging
 import traceback
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Generator, Iterable, Mapping
 from time import perf_counter
 from types import CoroutineType
 from typing import Any
@@ -120,71 +120,78 @@ class Dispatcher:
         self.manager = pluggy.PluginManager("skald")
         self.manager.add_hookspecs(hookspecs)
         self._contexts: dict[str, PluginContext] = {}
+        self._own: dict[str, dict[str, _Call]] = {}
         self._calls: dict[str, tuple[_Call, ...]] = {}
         self._trace = trace
         self.on_failure: Callable[[str, str, HookFailure], None] = lambda plugin, hook, failure: None
 
     def bind(self, plugin_id: str, module: Any, context: PluginContext) -> None:
         """Register a plugin's hooks. Raises pluggy's PluginValidationError, leaving nothing registered."""
-        self._calls.clear()
+        own: dict[str, _Call] = {}
         try:
             self.manager.register(module, name=plugin_id)
-            unknown = [
-                impl.function.__name__
-                for caller in self.manager.get_hookcallers(module) or ()
-                if not caller.has_spec()
-                for impl in caller.get_hookimpls()
-                if impl.plugin is module and not impl.optionalhook
-            ]
-            if unknown:
-                raise pluggy.PluginValidationError(
-                    module, f"unknown hook {unknown[0]!r}; check the spelling, or mark it optionalhook=True"
-                )
+            for caller in self.manager.get_hookcallers(module) or ():
+                for impl in caller.get_hookimpls():
+                    if impl.plugin is not module:
+                        continue
+                    if caller.has_spec():
+                        own[caller.name] = _Call(impl, context)
+                    elif not impl.optionalhook:
+                        raise pluggy.PluginValidationError(
+                            module,
+                            f"unknown hook {impl.function.__name__!r}; check the spelling, or mark it optionalhook=True",
+                        )
         except BaseException:
             self.unbind(plugin_id)
             raise
         self._contexts[plugin_id] = context
+        self._own[plugin_id] = own
+        self._calls.clear()
 
     def unbind(self, plugin_id: str) -> None:
-        self._calls.clear()
         if self.manager.has_plugin(plugin_id):
             self.manager.unregister(name=plugin_id)
         self._contexts.pop(plugin_id, None)
+        self._own.pop(plugin_id, None)
+        self._calls.clear()
 
     def hooks_of(self, plugin_id: str) -> list[str]:
-        plugin = self.manager.get_plugin(plugin_id)
-        callers = self.manager.get_hookcallers(plugin) if plugin is not None else None
-        return sorted(c.name for c in callers or ())
-
-    def implements(self, hook: str) -> frozenset[str]:
-        """Plugins bound now that implement ``hook``."""
-        return frozenset(call.plugin for call in self._calls_of(hook))
+        return sorted(self._own.get(plugin_id, ()))
 
     def _calls_of(self, hook: str) -> tuple[_Call, ...]:
         calls = self._calls.get(hook)
         if calls is None:
             impls = reversed(getattr(self.manager.hook, hook).get_hookimpls())
             calls = self._calls[hook] = tuple(
-                _Call(impl, self._contexts[impl.plugin_name]) for impl in impls if impl.plugin_name in self._contexts
+                self._own[impl.plugin_name][hook] for impl in impls if impl.plugin_name in self._own
             )
         return calls
 
-    async def call(
+    def call(
         self,
         hook: str,
         arguments: Mapping[str, Any] | None = None,
         *,
         only: Collection[str] | None = None,
         timeout: float = 60.0,
-        guard: Guard | None = None,
     ) -> AsyncGenerator[Outcome, None]:
         """Call ``hook`` of every bound plugin (or of ``only`` these), one after the other, yielding each outcome.
 
         A plugin that is unbound meanwhile is not called any more. Cancellation of the caller passes through; everything else
-        a plugin raises becomes an outcome with ``error``. ``guard`` calls what an implementation does before its first wait.
+        a plugin raises becomes an outcome with ``error``.
         """
-        given = arguments or {}
-        for call in self._calls_of(hook):
+        return self._each(hook, self._calls_of(hook), arguments or {}, only, timeout, None)
+
+    async def _each(
+        self,
+        hook: str,
+        calls: Iterable[_Call],
+        given: Mapping[str, Any],
+        only: Collection[str] | None,
+        timeout: float,
+        guard: Guard | None,
+    ) -> AsyncGenerator[Outcome, None]:
+        for call in calls:
             plugin_id = call.plugin
             if (only is not None and plugin_id not in only) or plugin_id not in self._contexts:
                 continue
@@ -223,9 +230,16 @@ class Dispatcher:
         ms = (perf_counter() - started) * 1000
         if self._trace is not None:
             self._trace(f"{hook} {plugin_id} {ms:.2f} ms -> {failure.kind}")
+        self._tell(plugin_id, hook, failure)
+        return Outcome(plugin_id, None, failure, ms)
+
+    def _tell(self, plugin_id: str, hook: str, failure: HookFailure) -> None:
         log.warning("plugin %s: %s failed: %s", plugin_id, hook, failure.message)
         self.on_failure(plugin_id, hook, failure)
-        return Outcome(plugin_id, None, failure, ms)
+
+    def fault(self, plugin_id: str, hook: str, message: str) -> None:
+        """Show that what a hook returned cannot be used."""
+        self._tell(plugin_id, hook, HookFailure("TypeError", message, ""))
 
     async def one(
         self,
@@ -236,8 +250,12 @@ class Dispatcher:
         timeout: float = 60.0,
         guard: Guard | None = None,
     ) -> Outcome | None:
-        """Call ``hook`` of a single plugin; None when it does not implement it."""
-        called = self.call(hook, arguments, only=(plugin_id,), timeout=timeout, guard=guard)
+        """Call ``hook`` of a single plugin; None when it does not implement it. ``guard`` calls what it does before its first
+        wait."""
+        call = self._own.get(plugin_id, {}).get(hook)
+        if call is None:
+            return None
+        called = self._each(hook, (call,), arguments or {}, None, timeout, guard)
         async with contextlib.aclosing(called) as outcomes:
             async for outcome in outcomes:
                 return outcome

@@ -1,4 +1,4 @@
-"""What a plugin's distribution says of itself: licence, size, read-me, changes. Nothing of it is imported or trusted."""
+"""What a plugin's distribution says of itself: size, read-me, changes. Nothing of it is imported or trusted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 from skald_core.plugins.discovery import Discovered
 
-__all__ = ("DistributionTexts", "license_of", "size_of", "texts_of")
+__all__ = ("DistributionTexts", "size_of", "texts_of")
 
 MAX_TEXT = 512 * 1024
 """Bytes of a read-me or change log; the rest is cut."""
@@ -29,19 +29,6 @@ def _distribution(found: Discovered) -> importlib.metadata.Distribution | None:
         return importlib.metadata.distribution(found.distribution)
     except (importlib.metadata.PackageNotFoundError, ValueError):
         return None
-
-
-def license_of(dist: importlib.metadata.Distribution | None) -> str:
-    """The licence expression, the old field, or the last words of a classifier."""
-    if dist is None:
-        return ""
-    meta = dist.metadata
-    for name in ("License-Expression", "License"):
-        text = str(meta[name]).strip() if name in meta else ""
-        if text and "\n" not in text and text.upper() != "UNKNOWN":
-            return text[:100]
-    classified = [c for c in meta.get_all("Classifier") or () if c.startswith("License ::")]
-    return classified[0].rpartition("::")[2].strip() if classified else ""
 
 
 def size_of(found: Discovered) -> int:
@@ -65,7 +52,6 @@ def texts_of(found: Discovered) -> DistributionTexts:
     if dist is not None:
         payload = dist.metadata.get_payload()  # type: ignore[attr-defined]  # an email.message.Message in fact
         readme = payload if isinstance(payload, str) else ""
-        readme = readme or str(dist.metadata["Description"] if "Description" in dist.metadata else "")
     if not readme.strip():
         readme = _first(project, "README.md", "README.rst", "README.txt")
     changelog = _first(project, "CHANGELOG.md", "CHANGES.md") or _first(found.package_dir, "CHANGELOG.md", "CHANGES.md")
@@ -87,11 +73,9 @@ def _project_dir(dist: importlib.metadata.Distribution | None) -> Path | None:
 
 
 def _first(folder: Path | None, *names: str) -> str:
-    for name in names if folder is not None else ():
-        text = _read(folder / name)
-        if text:
-            return text
-    return ""
+    if folder is None:
+        return ""
+    return next((text for name in names if (text := _read(folder / name))), "")
 
 
 def _read(path: Path) -> str:

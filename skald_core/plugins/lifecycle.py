@@ -1,116 +1,75 @@
-"""The life of plugins: states, phases, and the guard around each.
+"""The plugins of an instance: which there are, which run, who may use them.
 
-Phases are manifest → compatibility → import → register → migrate → start → stop. A plugin that fails one is shown with the
-phase, the message and the traceback; the server and the other plugins go on.
+Phases and their guards are in :mod:`~skald_core.plugins.loader`; a plugin that fails one is shown with the phase, the message
+and the traceback, and the server and the other plugins go on.
 """
 
 from __future__ import annotations
 
 import asyncio
-import importlib
 import logging
 import os
-import sys
-import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from graphlib import CycleError, TopologicalSorter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any
 
 import msgspec
 
-from skald_core.db.migrations import apply_migrations
 from skald_core.errors import Conflict, NotFound
 from skald_core.loop.database import Connection, Database
-from skald_core.loop.tools import Tool
+from skald_core.plugins import deprecations
+from skald_core.plugins.access import Access, Change, Grant
 from skald_core.plugins.context import Host, PluginContext
-from skald_core.plugins.contributed import Contributed, PluginContributions
-from skald_core.plugins.contributions import ProviderType, Schema, Service, WebPage
+from skald_core.plugins.contributed import Contributed
+from skald_core.plugins.contributions import Capability
 from skald_core.plugins.discovery import Discovered
-from skald_core.plugins.dispatcher import Dispatcher, HookFailure, Outcome, describe
+from skald_core.plugins.dispatcher import Dispatcher, HookFailure
+from skald_core.plugins.install.purge import apply_purges
+from skald_core.plugins.loader import BuildRoutes, Limits, Loader, NeedsConfig, _no_app, _no_roles
+from skald_core.plugins.order import start_order
+from skald_core.plugins.phases import LoadingMark, PhaseError
+from skald_core.plugins.state import Failure, PluginRow, State, set_enabled_offline
 
-__all__ = ("Failure", "Phase", "PluginRow", "Plugins", "State")
+__all__ = (
+    "Failure",
+    "Limits",
+    "PluginRow",
+    "Plugins",
+    "State",
+    "only_from_environment",
+    "set_enabled_offline",
+    "strict_from_environment",
+)
 
 log = logging.getLogger("skald.plugins")
-T = TypeVar("T")
 
-State = Literal[
-    "discovered", "incompatible", "blocked", "disabled", "needs_config", "starting", "running", "failed", "stopped"
-]
-Phase = Literal["manifest", "compatibility", "import", "register", "migrate", "start", "stop", "run"]
-
-SLOW_SECONDS = 10.0
-GIVE_UP_SECONDS = 60.0
+BlockReason = Callable[[Discovered], str | None]
+"""Why this distribution in this version must not run, or None."""
 
 
-class Failure(msgspec.Struct, frozen=True):
-    """Why a plugin is not running, or what went wrong last."""
-
-    phase: Phase
-    message: str
-    traceback: str = ""
+async def _nothing(plugin_id: str) -> None:
+    return None
 
 
-class PluginRow(msgspec.Struct):
-    """A plugin as the catalog shows it. ``imported`` means its code was loaded since the server started."""
-
-    found: Discovered
-    enabled: bool = False
-    bundled: bool = False
-    state: State = "discovered"
-    error: Failure | None = None
-    problems: list[str] = []
-    imported: bool = False
-    import_ms: float = 0.0
-    start_ms: float = 0.0
-    config_schema: dict[str, Any] | None = None
-
-    @property
-    def id(self) -> str:
-        return self.found.id
+async def _nobody(plugin_id: str, change: Change) -> None:
+    return None
 
 
-class _PhaseError(Exception):
-    """A phase failed; carries what the catalog shows."""
-
-    def __init__(self, phase: Phase, failure: HookFailure) -> None:
-        super().__init__(failure.message)
-        self.failure = Failure(phase, failure.message, failure.traceback)
-
-
-async def _in_thread(work: Callable[[], T], timeout: float) -> T:
-    """Run ``work`` on a daemon thread, so that one that never returns cannot hold the process's end."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def settle(value: Any, error: BaseException | None) -> None:
-        if not future.done():
-            if error is None:
-                future.set_result(value)
-            else:
-                future.set_exception(error)
-
-    def run() -> None:
-        try:
-            value, error = work(), None
-        except (Exception, SystemExit) as caught:  # noqa: BLE001 -- the plugin boundary, re-raised in the waiter
-            # A future cannot carry StopIteration, nor should SystemExit end the loop.
-            value, error = None, RuntimeError(f"{type(caught).__name__}: {caught}").with_traceback(caught.__traceback__)
-            error.__cause__ = caught
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(settle, value, error)
-
-    threading.Thread(target=run, name="plugin-import", daemon=True).start()
-    async with asyncio.timeout(timeout):
-        return await future
+def _not_blocked(found: Discovered) -> str | None:
+    return None
 
 
 class Plugins:
     """Loads, enables, disables and lists plugins.
 
-    ``changed`` is awaited after any plugin started or stopped, before the caller gets its answer: the server swaps routes in
-    it, and open databases get the plugin's tables.
+    changed
+        Awaited with a plugin's id after it started or stopped, before who asked for it gets an answer.
+    access_changed
+        Awaited with a plugin's id and the users who may use it now and did not, or the other way round, before who asked
+        for it gets an answer. Tools, pages, routes, commands and agents follow by themselves.
+    block_reason
+        Asked before a plugin is imported; ``recheck_blocked`` asks it again of those that run.
     """
 
     def __init__(
@@ -124,31 +83,94 @@ class Plugins:
         bundled: frozenset[str] = frozenset(),
         strict: bool = False,
         only: frozenset[str] | None = None,
-        trial_routes: Callable[[str, Sequence[Any]], None] = lambda plugin_id, routes: None,
+        limits: Limits | None = None,
+        build_routes: BuildRoutes = _no_app,
+        learn_capabilities: Callable[[str, Sequence[Capability]], Awaitable[None]] = _no_roles,
     ) -> None:
-        self._api_version = api_version
         self._db = database
-        self._loading_file = data_dir / "plugins.loading"
+        self._data_dir = data_dir
+        self._mark = LoadingMark(data_dir / "plugins.loading")
         self.dispatcher = dispatcher
-        self._host = host
         self._bundled = bundled
         self._strict = strict
         self._only = only
-        self._trial_routes = trial_routes
+        self._limits = limits or Limits()
         self.rows: dict[str, PluginRow] = {}
         self.contributed = Contributed()
-        self._contexts: dict[str, PluginContext] = {}
-        self._lock = asyncio.Lock()
+        self.access = Access(database)
+        self._loader = Loader(
+            api_version=api_version,
+            database=database,
+            dispatcher=dispatcher,
+            contributed=self.contributed,
+            host=host,
+            mark=self._mark,
+            limits=self._limits,
+            build_routes=build_routes,
+            learn_capabilities=learn_capabilities,
+        )
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._starting: dict[str, asyncio.Task[None]] = {}
+        self._started: list[str] = []
+        self._withheld: dict[str, set[str]] = {}
+        self._visible: dict[str, frozenset[str]] = {}
+        self._visible_version = -1
         self._booting = False
+        self._closed = False
         self.changed: Callable[[str], Awaitable[None]] = _nothing
+        self.access_changed: Callable[[str, Change], Awaitable[None]] = _nobody
+        self.block_reason: BlockReason = _not_blocked
         dispatcher.on_failure = self._hook_failed
+        self._unlisten = deprecations.listen(self._deprecated)
 
     # -- boot ------------------------------------------------------------------------------------------------------
 
     async def boot(self, found: Iterable[Discovered]) -> None:
-        """Record every discovered plugin and start the enabled ones."""
-        stored = await self._stored()
-        died = await self._died_loading()
+        """Record every discovered plugin and start the enabled ones.
+
+        One that takes longer than the limit for a warning is left to start by itself: the server does not wait for it.
+        """
+        await self._loader.load_tables()
+        await self._record(found, died=self._mark.leftover())
+        await self.access.load()
+        self._booting = True
+        await self._start_all([r for r in self.rows.values() if r.enabled and r.state == "discovered"])
+        self._booting = False
+        await self._remember(*self.rows.values())
+
+    async def rescan(self, found: Iterable[Discovered]) -> None:
+        """Take up what was installed, upgraded, uninstalled or purged since. New plugins are disabled unless they are
+        bundled."""
+        found = list(found)
+        await self._loader.load_tables()
+        there = {plugin.id for plugin in found}
+        for row in [r for r in self.rows.values() if r.id not in there]:
+            await self._halt(row, "stopped")
+            if row.imported:
+                row.removed = True
+                row.problems = ["it was uninstalled; its code is gone at the next restart of the server"]
+            else:
+                del self.rows[row.id]
+            await self.changed(row.id)
+        for plugin in found:
+            row_now = self.rows.get(plugin.id)
+            if row_now is not None:
+                row_now.found = plugin
+                if row_now.removed:
+                    row_now.removed, row_now.problems = False, []
+                    row_now.state = "disabled"
+        fresh = [plugin for plugin in found if plugin.id not in self.rows]
+        await self._record(fresh, died=frozenset())
+        await self._start_all([self.rows[p.id] for p in fresh if self.rows[p.id].state == "discovered"])
+        await self._remember(*(self.rows[plugin.id] for plugin in fresh))
+        await self.access.load()
+        self.contributed.touch()
+        await self.recheck_blocked()
+
+    async def _record(self, found: Iterable[Discovered], *, died: frozenset[str]) -> None:
+        """Make rows, and decide which of them are to be started: those left in the state *discovered*."""
+        query = "SELECT id, enabled, default_on FROM plugins"
+        stored = {row[0]: row[1:] for row in await self._db.read(lambda c: c.execute(query).fetchall())}
         now = time.time()
         fresh: list[tuple[Any, ...]] = []
         for plugin in found:
@@ -156,8 +178,7 @@ class Plugins:
                 continue
             row = PluginRow(plugin, bundled=plugin.distribution in self._bundled)
             known = stored.get(plugin.id)
-            row.enabled = row.bundled if known is None else known[0]
-            row.state = "discovered"
+            row.enabled = row.bundled if known is None else bool(known[0])
             self.rows[plugin.id] = row
             fresh.append((plugin.id, int(row.enabled), plugin.distribution, plugin.version, now, now))
             if plugin.error:
@@ -165,7 +186,7 @@ class Plugins:
             elif self._only is not None and plugin.id not in self._only:
                 row.state = "stopped"
                 row.problems.append("safe mode: SKALD_PLUGINS leaves this plugin out")
-            elif plugin.id == died:
+            elif plugin.id in died:
                 row.enabled = False
                 row.state = "disabled"
                 row.error = Failure(
@@ -181,259 +202,117 @@ class Plugins:
                 "ON CONFLICT(id) DO UPDATE SET distribution=excluded.distribution, version=excluded.version",
                 fresh,
             )
-            if died is not None:
-                c.execute("UPDATE plugins SET enabled=0 WHERE id=?", (died,))
+            c.executemany("UPDATE plugins SET enabled=0 WHERE id=?", [(plugin_id,) for plugin_id in died])
 
         await self._db.write(remember)
-        self._booting = True
-        for plugin_id in self._order([r for r in self.rows.values() if r.enabled and r.state == "discovered"]):
-            await self._start(self.rows[plugin_id])
-        self._booting = False
 
-    async def _stored(self) -> dict[str, tuple[bool, str]]:
-        rows = await self._db.read(lambda c: c.execute("SELECT id, enabled, config FROM plugins").fetchall())
-        return {row[0]: (bool(row[1]), row[2]) for row in rows}
-
-    async def _died_loading(self) -> str | None:
-        try:
-            died = self._loading_file.read_text().strip() or None
-        except FileNotFoundError:
-            return None
-        self._loading_file.unlink(missing_ok=True)
-        return died
-
-    def _order(self, rows: list[PluginRow]) -> list[str]:
-        """Ids by declared before/after, ties by id; a cycle is shown as a problem and ignored."""
-        ids = {row.id for row in rows}
-        graph: dict[str, set[str]] = {plugin_id: set() for plugin_id in sorted(ids)}
-        for row in rows:
-            manifest = row.found.manifest
-            if manifest is None:
-                continue
-            graph[row.id] |= set(manifest.after) & ids
-            for later in set(manifest.before) & ids:
-                graph[later].add(row.id)
-        try:
-            sorter = TopologicalSorter(graph)
-            sorter.prepare()
-        except CycleError as error:
-            cycle = [str(node) for node in error.args[1]]
-            for plugin_id in dict.fromkeys(cycle):
-                self.rows[plugin_id].problems.append(
-                    f"load order is a circle: {' → '.join(cycle)}; started by name instead"
+    async def _start_all(self, rows: Sequence[PluginRow]) -> None:
+        order, circles = start_order([row.found for row in rows])
+        for plugin_id, problem in circles.items():
+            self.rows[plugin_id].problems.append(problem)
+        for plugin_id in order:
+            row = self.rows[plugin_id]
+            task = self._begin(row)
+            done, _ = await asyncio.wait({task}, timeout=self._limits.slow)
+            if done:
+                task.result()
+            else:
+                log.warning("plugin %s takes more than %g s to start", row.id, self._limits.slow)
+                row.problems.append(
+                    f"it takes more than {self._limits.slow:g} s to start; the server went on without it"
                 )
-            return sorted(ids)
-        order: list[str] = []
-        while sorter.is_active():
-            ready = sorted(sorter.get_ready())
-            order += ready
-            sorter.done(*ready)
-        return order
 
     # -- start and stop --------------------------------------------------------------------------------------------
 
-    async def _start(self, row: PluginRow) -> None:
+    def _lock(self, plugin_id: str) -> asyncio.Lock:
+        return self._locks.setdefault(plugin_id, asyncio.Lock())
+
+    def _begin(self, row: PluginRow) -> asyncio.Task[None]:
+        """Start a plugin in a task of its own, so that neither a client that goes away nor the boot holds or ends it."""
         row.state = "starting"
-        row.error = None
-        row.problems = [p for p in row.problems if p.startswith("load order")]
-        began = time.perf_counter()
-        slow = asyncio.get_running_loop().call_later(
-            SLOW_SECONDS, log.warning, "plugin %s takes more than %g s to start", row.id, SLOW_SECONDS
-        )
-        try:
-            await self._phases(row)
-        except _PhaseError as error:
-            await self._undo(row.id)
-            row.state = "incompatible" if error.failure.phase == "compatibility" else "failed"
-            row.error = error.failure
-            log.warning("plugin %s: %s failed: %s", row.id, error.failure.phase, error.failure.message)
-            if self._strict:
-                raise RuntimeError(
-                    f"plugin {row.id!r} failed in {error.failure.phase}: {error.failure.message}"
-                ) from error
-        else:
-            row.state = "running"
-        finally:
-            slow.cancel()
-            row.start_ms = (time.perf_counter() - began) * 1000 - row.import_ms
-            await self._remember(row)
+        task = asyncio.get_running_loop().create_task(self._start(row), name=f"start plugin {row.id}")
+        self._starting[row.id] = task
+        return task
 
-    async def _remember(self, row: PluginRow) -> None:
-        """Keep the state, so that the command line can tell it without a server and without loading the plugin."""
-        error = "" if row.error is None else msgspec.json.encode(row.error).decode()
-        values = (row.state, error, row.id)
-        await self._db.write(lambda c: c.execute("UPDATE plugins SET state=?, error=? WHERE id=?", values))
-
-    async def _phases(self, row: PluginRow) -> None:
-        manifest = row.found.manifest
-        if manifest is None:
-            raise _PhaseError("manifest", HookFailure("ManifestError", row.found.error, ""))
-        if not manifest.accepts(self._api_version):
-            raise _PhaseError(
-                "compatibility",
-                HookFailure(
-                    "Incompatible",
-                    f"made for kernel API {manifest.api}, this is {self._api_version}; install a version of "
-                    f"{row.found.distribution!r} that fits",
-                    "",
-                ),
-            )
-        module = await self._import(row)
-        context = PluginContext(self._host, row.id, row.found.version, row.found.package_dir or Path())
-        self._contexts[row.id] = context
-        try:
-            self.dispatcher.bind(row.id, module, context)
-        except Exception as error:  # noqa: BLE001 -- whatever a plugin's signatures make pluggy raise
-            raise _PhaseError("register", describe(error)) from None
-        brought = await self._collect(row, context)
-        await self._migrate(row, brought.schemas)
-        self.contributed.add(row.id, brought)
-        row.problems += brought.problems
-        row.problems += _manifest_mismatches(row, brought)
-        await self._phase_call("start", row.id, "skald_startup")
-
-    async def _import(self, row: PluginRow) -> Any:
-        module_name, _, attribute = row.found.module.partition(":")
-        if not row.imported:
-            self._loading_file.write_text(row.id)
-        began = time.perf_counter()
-        try:
-            module = await _in_thread(lambda: importlib.import_module(module_name), GIVE_UP_SECONDS)
-            return getattr(module, attribute) if attribute else module
-        except TimeoutError:
-            raise _PhaseError(
-                "import", HookFailure("TimeoutError", f"importing it took more than {GIVE_UP_SECONDS:g} s", "")
-            ) from None
-        except Exception as error:  # noqa: BLE001 -- importing runs a stranger's code
-            raise _PhaseError("import", describe(error.__cause__ or error)) from None
-        finally:
-            row.import_ms = (time.perf_counter() - began) * 1000
-            row.imported = row.imported or module_name in sys.modules
-            self._loading_file.unlink(missing_ok=True)
-
-    async def _collect(self, row: PluginRow, context: PluginContext) -> PluginContributions:
-        """Ask for every declaration, checking types as they come."""
-        brought = PluginContributions()
-        config_type = await self._phase_call("register", row.id, "skald_config")
-        if config_type is not None:
-            await self._load_config(row, context, config_type)
-        brought.schemas = await self._declared(row.id, "skald_schema", Schema)
-        brought.services = await self._declared(row.id, "skald_services", Service)
-        brought.tools = await self._declared(row.id, "skald_tools", Tool)
-        brought.providers = await self._declared(row.id, "skald_llm_providers", ProviderType)  # type: ignore[type-abstract]  # only isinstance
-        brought.pages = await self._declared(row.id, "skald_web_pages", WebPage)
-        routes = await self._phase_call("register", row.id, "skald_routes")
-        if routes:
+    async def _start(self, row: PluginRow) -> None:
+        async with self._lock(row.id):
+            row.state = "starting"
+            row.error = None
+            row.problems = [p for p in row.problems if p.startswith("load order")]
+            row.deprecations = []
+            row.import_ms = 0.0
+            began = time.perf_counter()
+            failed: PhaseError | None = None
+            try:
+                blocked = self.block_reason(row.found)
+                if blocked is not None:
+                    row.state, row.error = "blocked", Failure("compatibility", blocked)
+                    return
+                await self._loader.start(row)
+                self._started.append(row.id)
+                row.state = "running"
+                row.problems = [p for p in row.problems if "to start; the server went on" not in p]
+            except NeedsConfig as needs:
+                await self._loader.undo(row.id)
+                row.state = "needs_config"
+                row.error = None
+                log.info("plugin %s waits for settings: %s", row.id, needs)
+            except PhaseError as error:
+                await self._loader.undo(row.id)
+                failed = error
+                row.state = "incompatible" if error.failure.phase == "compatibility" else "failed"
+                row.error = error.failure
+                log.warning("plugin %s: %s failed: %s", row.id, error.failure.phase, error.failure.message)
+            except BaseException:
+                await self._loader.undo(row.id)
+                row.state = "stopped"
+                raise
+            finally:
+                self._starting.pop(row.id, None)
+                row.start_ms = max(0.0, (time.perf_counter() - began) * 1000 - row.import_ms)
+                self.contributed.touch()
             if not self._booting:
-                self._try_routes(row.id, list(routes))
-            brought.routes = list(routes)
-        texts = await self._phase_call("register", row.id, "skald_i18n")
-        if texts is not None:
-            try:
-                brought.i18n = msgspec.convert(texts, dict[str, dict[str, str]])
-            except msgspec.ValidationError as error:
-                raise _PhaseError("register", HookFailure("TypeError", f"skald_i18n: {error}", "")) from None
-        return brought
+                await self._remember(row)
+            await self.changed(row.id)
+            if failed is not None and self._strict:
+                raise RuntimeError(
+                    f"plugin {row.id!r} failed in {failed.failure.phase}: {failed.failure.message}"
+                ) from failed
 
-    def _try_routes(self, plugin_id: str, routes: Sequence[Any]) -> None:
-        try:
-            self._trial_routes(plugin_id, routes)
-        except Exception as error:  # noqa: BLE001 -- a bad annotation can raise anything while the app is built
-            raise _PhaseError("register", describe(error)) from None
+    async def _halt(self, row: PluginRow, state: State) -> bool:
+        """Bring a plugin to a stop from wherever it is; whether it was running."""
+        task = self._starting.get(row.id)
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
+        async with self._lock(row.id):
+            was_running = row.state == "running"
+            row.state = state
+            self.contributed.touch()  # nobody sees it any more, however long its shutdown takes
+            if was_running:
+                self._started.remove(row.id)
+                await self._loader.stop(row)
+                self._withheld.pop(row.id, None)
+            return was_running
 
-    async def drop_bad_routes(self) -> None:
-        """Build every plugin's routes by themselves; a plugin whose routes cannot be built fails.
-
-        At boot all routes are built once, together, since a trial for each costs more than the rest of a plugin's start;
-        this is for when that failed.
-        """
-        for plugin_id, routes in self.contributed.routes().items():
-            try:
-                self._try_routes(plugin_id, routes)
-            except _PhaseError as error:
-                row = self.rows[plugin_id]
-                await self._stop(row)
-                row.state, row.error = "failed", error.failure
-                log.warning("plugin %s: its routes cannot be built: %s", plugin_id, error.failure.message)
-                if self._strict:
-                    raise RuntimeError(f"plugin {plugin_id!r} failed in register: {error.failure.message}") from error
-
-    async def _declared(self, plugin_id: str, hook: str, kind: type[T]) -> list[T]:
-        value = await self._phase_call("register", plugin_id, hook)
-        if value is None:
-            return []
-        if not isinstance(value, list | tuple) or not all(isinstance(item, kind) for item in value):
-            raise _PhaseError(
-                "register",
-                HookFailure(
-                    "TypeError", f"{hook} must return a list of {kind.__name__}, it returned {type(value).__name__}", ""
-                ),
-            )
-        return list(value)
-
-    async def _phase_call(self, phase: Phase, plugin_id: str, hook: str) -> Any:
-        outcome: Outcome | None = await self.dispatcher.one(hook, plugin_id, timeout=GIVE_UP_SECONDS)
-        if outcome is None:
-            return None
-        if outcome.error is not None:
-            raise _PhaseError(phase, outcome.error)
-        return outcome.value
-
-    async def _load_config(self, row: PluginRow, context: PluginContext, kind: Any) -> None:
-        try:
-            row.config_schema = msgspec.json.schema(kind)
-            stored = (await self._stored()).get(row.id)
-            context.config = msgspec.json.decode(stored[1] if stored else "{}", type=kind)
-        except msgspec.ValidationError as error:
-            row.problems.append(f"stored settings do not fit ({error}); defaults are used until they are saved again")
-            context.config = kind()
-        except Exception as error:  # noqa: BLE001 -- a plugin's own class
-            raise _PhaseError("register", describe(error)) from None
-
-    async def _migrate(self, row: PluginRow, schemas: Sequence[Schema]) -> None:
-        for schema in schemas:
-            if schema.bucket == "registry":
-                try:
-                    await apply_plugin_schema(self._db, row, schema)
-                except Exception as error:  # noqa: BLE001 -- SQL from the plugin; rolled back
-                    raise _PhaseError("migrate", describe(error)) from None
-
-    async def migrate_owner(self, database: Database) -> None:
-        """Bring one owner's file up to date with every running plugin. A plugin whose step fails is shown as failed; the
-        file stays usable for the others."""
-        for plugin_id, schema in self.contributed.schemas("owner"):
-            row = self.rows[plugin_id]
-            try:
-                await apply_plugin_schema(database, row, schema)
-            except Exception as error:  # noqa: BLE001 -- SQL from the plugin; rolled back
-                failure = describe(error)
-                row.error = Failure("migrate", failure.message, failure.traceback)
-                row.problems.append(f"its tables could not be made for one user: {failure.message}")
-                log.warning("plugin %s: owner migration failed: %s", plugin_id, failure.message)
-
-    async def _undo(self, plugin_id: str) -> None:
-        self.contributed.remove(plugin_id)
-        context = self._contexts.pop(plugin_id, None)
-        self.dispatcher.unbind(plugin_id)
-        for undo in reversed(context._disposers if context else []):
-            try:
-                result = undo()
-                if result is not None:
-                    await result
-            except Exception as error:  # noqa: BLE001 -- each undo is the plugin's code and must not stop the next
-                log.warning("plugin %s: undoing a registration failed: %s", plugin_id, error)
-
-    async def _stop(self, row: PluginRow) -> None:
-        outcome = await self.dispatcher.one("skald_shutdown", row.id, timeout=GIVE_UP_SECONDS)
-        if outcome is not None and outcome.error is not None:
-            row.error = Failure("stop", outcome.error.message, outcome.error.traceback)
-        await self._undo(row.id)
+    async def _remember(self, *rows: PluginRow) -> None:
+        """Keep states, so that the command line can tell them without a server and without loading a plugin."""
+        values = [
+            (row.state, "" if row.error is None else msgspec.json.encode(row.error).decode(), row.id) for row in rows
+        ]
+        if values:
+            await self._db.write(lambda c: c.executemany("UPDATE plugins SET state=?, error=? WHERE id=?", values))
 
     async def shutdown(self) -> None:
-        for row in reversed(self.rows.values()):
-            if row.state == "running":
-                await self._stop(row)
-                row.state = "stopped"
+        """Stop every plugin, the last started first. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        for row in [self.rows[plugin_id] for plugin_id in list(self._starting)]:
+            await self._halt(row, "stopped")
+        for plugin_id in list(reversed(self._started)):
+            await self._halt(self.rows[plugin_id], "stopped")
+        self._unlisten()
 
     # -- acts of an admin ------------------------------------------------------------------------------------------
 
@@ -444,59 +323,130 @@ class Plugins:
             raise NotFound(f"no plugin {plugin_id!r} is installed", code="plugin_not_found")
         return row
 
+    def context(self, plugin_id: str) -> PluginContext | None:
+        """The context of a plugin that runs or is being started."""
+        return self._loader.contexts.get(plugin_id)
+
     async def enable(self, plugin_id: str) -> PluginRow:
-        async with self._lock:
-            row = self.get(plugin_id)
-            if row.state != "running":
-                if row.found.manifest is None:
-                    raise Conflict(f"{plugin_id!r} cannot be enabled: {row.found.error}", code="plugin_broken")
-                await self._set_enabled(row, True)
-                row.problems = [p for p in row.problems if not p.startswith("safe mode")]
-                await self._start(row)
-                await self.changed(plugin_id)
+        """Start a plugin, now and at every start of the server. It may fail; the row says so."""
+        row = self.get(plugin_id)
+        if row.state == "running":
             return row
+        if row.removed:
+            raise Conflict(f"{plugin_id!r} is not installed any more", code="plugin_removed")
+        if row.found.manifest is None:
+            raise Conflict(f"{plugin_id!r} cannot be enabled: {row.found.error}", code="plugin_broken")
+        await self._set_enabled(row, True)
+        row.problems = [p for p in row.problems if not p.startswith("safe mode")]
+        await self._finish(self._starting.get(plugin_id) or self._begin(row))
+        return row
 
     async def disable(self, plugin_id: str) -> PluginRow:
-        async with self._lock:
-            row = self.get(plugin_id)
-            was_running = row.state == "running"
-            await self._set_enabled(row, False)
-            if was_running:
-                await self._stop(row)
-            row.state = "disabled"
-            await self._remember(row)
-            if was_running:
-                await self.changed(plugin_id)
-            return row
-
-    async def configure(self, plugin_id: str, values: dict[str, Any]) -> PluginRow:
-        """Validate and store settings, then restart the plugin so that it reads them. Raises msgspec.ValidationError."""
-        async with self._lock:
-            row = self.get(plugin_id)
-            context = self._contexts.get(plugin_id)
-            if context is None or row.config_schema is None:
-                raise Conflict(f"{plugin_id!r} has no settings to change while it is not running", code="no_settings")
-            text = msgspec.json.encode(msgspec.convert(values, type(context.config))).decode()
-            await self._db.write(lambda c: c.execute("UPDATE plugins SET config=? WHERE id=?", (text, plugin_id)))
-            await self._stop(row)
-            await self._start(row)
+        """Stop a plugin, now and for good. One that is being started is interrupted."""
+        row = self.get(plugin_id)
+        await self._set_enabled(row, False)
+        was_running = await self._halt(row, "disabled")
+        await self._remember(row)
+        if was_running:
             await self.changed(plugin_id)
-            return row
+        return row
 
-    def config_values(self, plugin_id: str) -> dict[str, Any]:
-        context = self._contexts.get(plugin_id)
-        return dict(msgspec.to_builtins(context.config)) if context is not None else {}
+    async def restart(self, plugin_id: str) -> PluginRow:
+        """Have a plugin read its settings: stop and start one that runs, start one that waited for them or failed."""
+        row = self.get(plugin_id)
+        again = row.enabled and row.state in {"needs_config", "failed"} and row.found.manifest is not None
+        if await self._halt(row, "stopped") if row.state == "running" else again:
+            await self._finish(self._begin(row))
+        return row
+
+    async def settled(self) -> None:
+        """Wait until nothing is being started."""
+        while self._starting:
+            await asyncio.wait(list(self._starting.values()))
+
+    async def _finish(self, task: asyncio.Task[None]) -> None:
+        await asyncio.wait({task})  # waiting does not cancel it, and a disable that cancels it is no error here
+        if not task.cancelled():
+            task.result()
+
+    async def recheck_blocked(self) -> None:
+        """Stop what runs and must not any more, and let go what was blocked and may run again."""
+        for row in list(self.rows.values()):
+            reason = self.block_reason(row.found)
+            if reason is not None and row.state in {"running", "starting", "needs_config"}:
+                await self._halt(row, "blocked")
+                row.error = Failure("compatibility", reason)
+                await self._remember(row)
+                await self.changed(row.id)
+            elif reason is None and row.state == "blocked" and row.enabled:
+                await self._finish(self._begin(row))
 
     async def _set_enabled(self, row: PluginRow, enabled: bool) -> None:
         row.enabled = enabled
         values = (int(enabled), time.time(), row.id)
         await self._db.write(lambda c: c.execute("UPDATE plugins SET enabled=?, changed_at=? WHERE id=?", values))
 
-    # -- what others ask -------------------------------------------------------------------------------------------
+    # -- access ----------------------------------------------------------------------------------------------------
+
+    async def grants(self, plugin_id: str) -> list[Grant]:
+        """Every account's access. Raises NotFound."""
+        return await self.access.grants(self.get(plugin_id).id)
+
+    async def change_access(
+        self, plugin_id: str, *, default_on: bool | None = None, users: Mapping[str, bool | None] | None = None
+    ) -> Change:
+        """Change who may use a plugin; it holds, for everything of the plugin, when this returns. Raises NotFound."""
+        change = await self.access.change(self.get(plugin_id).id, default_on=default_on, users=users)
+        self.contributed.touch()
+        if change.granted or change.revoked:
+            await self.access_changed(plugin_id, change)
+        return change
 
     def visible_to(self, user_id: str) -> frozenset[str]:
-        """Plugins whose hooks and tools work for this user."""
-        return frozenset(row.id for row in self.rows.values() if row.state == "running")
+        """Running plugins whose hooks, tools, routes and pages work for this user."""
+        if self._visible_version != self.contributed.version:
+            self._visible.clear()
+            self._visible_version = self.contributed.version
+        found = self._visible.get(user_id)
+        if found is None:
+            found = self._visible[user_id] = frozenset(
+                plugin_id
+                for plugin_id in self._started
+                if self.rows[plugin_id].state == "running"
+                and self.access.allows(plugin_id, user_id)
+                and user_id not in self._withheld.get(plugin_id, ())
+            )
+        return found
+
+    # -- data ------------------------------------------------------------------------------------------------------
+
+    async def migrate_owner(self, database: Database, *, only: str | None = None) -> None:
+        """Bring one user's file up to date with every running plugin, or with one.
+
+        A plugin whose step fails is shown with it and withheld from that user; the file stays usable for the others.
+        """
+        if only is None:
+            await apply_purges(self._db, database)
+        user_id = database.path.stem
+        for plugin_id, schema in self.contributed.schemas("owner"):
+            if only is not None and plugin_id != only:
+                continue
+            row = self.rows[plugin_id]
+            failure = await self._loader.migrate_owner(database, row, schema)
+            if failure is not None:
+                row.error = failure
+                row.problems.append(f"its tables could not be made for one user: {failure.message}")
+                self._withheld.setdefault(plugin_id, set()).add(user_id)
+                self.contributed.touch()
+            elif user_id in self._withheld.get(plugin_id, ()):
+                self._withheld[plugin_id].discard(user_id)
+                self.contributed.touch()
+
+    # -- what others ask -------------------------------------------------------------------------------------------
+
+    def problems(self, row: PluginRow) -> list[str]:
+        """Sentences for the admin about a plugin that runs, but not quite as it should."""
+        return [*row.problems, *self.contributed.problems(row.id)]
 
     def could_judge(self) -> list[PluginRow]:
         """Installed plugins whose manifest says they implement the gate."""
@@ -507,47 +457,28 @@ class Plugins:
         ]
 
     def judging(self) -> list[str]:
-        return [
-            row.id
-            for row in self.rows.values()
-            if row.state == "running" and "skald_gate" in self.dispatcher.hooks_of(row.id)
-        ]
+        return [plugin_id for plugin_id in self._started if "skald_gate" in self.dispatcher.hooks_of(plugin_id)]
+
+    def task_failed(self, plugin_id: str, error: BaseException) -> None:
+        """A background task of a plugin ended with an exception."""
+        self._show(plugin_id, "a background task failed", str(error) or type(error).__name__, "")
 
     def _hook_failed(self, plugin_id: str, hook: str, failure: HookFailure) -> None:
+        self._show(plugin_id, hook, failure.message, failure.traceback)
+
+    def _show(self, plugin_id: str, what: str, message: str, traceback: str) -> None:
         row = self.rows.get(plugin_id)
         if row is not None and row.state == "running":
-            row.error = Failure("run", f"{hook}: {failure.message}", failure.traceback)
+            row.error = Failure("run", f"{what}: {message}", traceback)
 
-
-async def _nothing(plugin_id: str) -> None:
-    return None
-
-
-async def apply_plugin_schema(database: Database, row: PluginRow, schema: Schema) -> None:
-    prefix = row.id.replace("-", "_") + "_"
-    await apply_migrations(
-        database,
-        f"plugin:{row.id}:{schema.bucket}",
-        schema.migrations,
-        prefix=prefix,
-    )
-
-
-def _manifest_mismatches(row: PluginRow, brought: PluginContributions) -> list[str]:
-    manifest = row.found.manifest
-    if manifest is None:
-        return []
-    said = manifest.contributes
-    pairs = (
-        ("tools", set(said.tools), {t.name for t in brought.tools}),
-        ("pages", set(said.pages), {p.page_id for p in brought.pages}),
-        ("providers", set(said.providers), {t.id for t in brought.providers}),
-    )
-    return [
-        f"the manifest's {what} {sorted(declared)} differ from what the code registers {sorted(real)}"
-        for what, declared, real in pairs
-        if declared != real and not (what == "tools" and real < declared and brought.problems)
-    ]
+    def _deprecated(self, use: deprecations.Deprecated) -> None:
+        for row in self.rows.values():
+            folder = row.found.package_dir
+            if folder is not None and Path(use.file).is_relative_to(folder):
+                if str(use) not in row.deprecations:
+                    row.deprecations.append(str(use))
+                    log.warning("plugin %s: %s", row.id, use)
+                return
 
 
 def strict_from_environment() -> bool:
@@ -558,13 +489,3 @@ def only_from_environment() -> frozenset[str] | None:
     """``SKALD_PLUGINS`` set (also to nothing) is safe mode: only the plugins it lists start."""
     text = os.environ.get("SKALD_PLUGINS")
     return None if text is None else frozenset(part.strip() for part in text.split(",") if part.strip())
-
-
-def set_enabled_offline(connection: Connection, plugin_id: str, enabled: bool) -> None:
-    """What ``skald plugin enable|disable`` does without a server: no plugin code is imported."""
-    now = time.time()
-    connection.execute(
-        "INSERT INTO plugins(id,enabled,first_seen,changed_at) VALUES(?,?,?,?) "
-        "ON CONFLICT(id) DO UPDATE SET enabled=excluded.enabled, changed_at=excluded.changed_at",
-        (plugin_id, int(enabled), now, now),
-    )

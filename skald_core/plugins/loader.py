@@ -14,7 +14,7 @@ from typing import Any
 
 from skald_core.db.migrations import DatabaseNewer
 from skald_core.loop.database import Connection, Database
-from skald_core.plugins.collect import collect
+from skald_core.plugins.collect import check_texts, collect
 from skald_core.plugins.conformity import manifest_mismatches
 from skald_core.plugins.context import Host, PluginContext
 from skald_core.plugins.contributed import Contributed, PluginContributions
@@ -97,10 +97,6 @@ class Loader:
             found.setdefault((plugin_id, bucket), set()).add(name)
         self._tables = {key: frozenset(names) for key, names in found.items()}
 
-    def forget_tables(self, plugin_id: str) -> None:
-        for bucket in ("registry", "owner"):
-            self._tables.pop((plugin_id, bucket), None)
-
     # -- up --------------------------------------------------------------------------------------------------------
 
     async def start(self, row: PluginRow) -> None:
@@ -156,9 +152,14 @@ class Loader:
                 row.imported = True
 
     async def _configure(self, row: PluginRow, context: PluginContext) -> None:
-        """Read the settings. Raises NeedsConfig while something that has no default is not set."""
+        """Read the settings, and the texts their form is shown with. Raises NeedsConfig while something that has no default is not set."""
         row.form = await self._form(row, "skald_config", user=False)
         row.user_form = await self._form(row, "skald_user_config", user=True)
+        texts = await self._ask("register", row, "skald_i18n")
+        try:
+            self._contributed.add_texts(row.id, check_texts(texts))
+        except TypeError as error:
+            raise PhaseError("register", describe(error)) from None
         if row.form is None:
             return
         try:
@@ -170,9 +171,9 @@ class Loader:
                 f"stored settings of version {aside.version} could not be used and are kept aside "
                 f"({', '.join(sorted(aside.values))}: {aside.reason}); save the settings again"
             )
-        if loaded.instance is None:
-            raise NeedsConfig(loaded.missing)
-        context.config = loaded.instance
+        if loaded.found.instance is None:
+            raise NeedsConfig(loaded.found.missing)
+        context.config = loaded.found.instance
 
     async def _form(self, row: PluginRow, hook: str, *, user: bool) -> SettingsForm | None:
         declared = await self._ask("register", row, hook)

@@ -14,6 +14,13 @@ from packaging.version import Version
 __all__ = ("Contributes", "Manifest", "ManifestError", "canonical_id", "read_manifest")
 
 MAX_BYTES = 64 * 1024
+RESERVED = frozenset(
+    {
+        "available", "chat", "help", "jobs", "pages", "plans", "plugin", "remains", "run", "serve", "sessions", "setup",
+        "skald", "user", "version",
+    }
+)  # fmt: skip
+"""Ids that would hide a command of the command line, a path of the catalog or the kernel's own tables."""
 _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 
@@ -83,6 +90,8 @@ def read_manifest(path: Path) -> Manifest:
         raise ManifestError(f"{path.name}: {error}") from None
     if not _ID.fullmatch(manifest.id):
         raise ManifestError(f"{path.name}: id {manifest.id!r} may hold lower-case letters, digits and hyphens only")
+    if manifest.id in RESERVED:
+        raise ManifestError(f"{path.name}: id {manifest.id!r} is a word of Skald's own; choose another name")
     try:
         SpecifierSet(manifest.api)
     except InvalidSpecifier:

@@ -126,7 +126,7 @@ async def apply_schema(
 
 
 def remember_tables(c: Connection, plugin_id: str, bucket: Bucket, tables: dict[str, str]) -> None:
-    """Note in system.db which tables a bucket has, for :mod:`skald_core.plugins.data`."""
+    """Note in system.db which tables a bucket has: they can be counted and removed without the plugin's code."""
     known = c.execute("SELECT name FROM plugin_tables WHERE plugin_id=? AND bucket=?", (plugin_id, bucket)).fetchall()
     if {row[0] for row in known} == set(tables):
         return

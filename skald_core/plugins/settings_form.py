@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import re
 import types
 import typing
@@ -27,12 +28,13 @@ class FieldError(msgspec.Struct, frozen=True):
 
 
 class Salvaged(msgspec.Struct, frozen=True):
-    """What became of stored values: an instance made of those that fit (None while ``missing`` fields have no value), and
-    those that do not fit, with the reason of each."""
+    """What became of stored values: an instance made of those that fit (None while ``missing`` fields have no value), those
+    that fit, and why each of the others does not."""
 
     instance: Any
     missing: list[str]
     misfits: dict[str, str]
+    kept: dict[str, Any]
 
 
 class SettingsForm:
@@ -57,7 +59,7 @@ class SettingsForm:
             )
         try:
             whole = msgspec.json.schema(_without_secret_defaults(kind, self.secrets), schema_hook=_schema_of)
-        except Exception as error:
+        except (TypeError, ValueError, NotImplementedError) as error:
             raise TypeError(f"{hook}: no form can be made of {kind.__name__}: {error}") from None
         self.schema = _rooted(whole)
         for name in self.secrets:
@@ -67,6 +69,10 @@ class SettingsForm:
             raise TypeError(f"{hook}: a Secret must be a field of {kind.__name__} itself, not inside another one")
         if "required" in self.schema:
             self.schema["required"] = self.required
+        for name, field in self._fields.items():
+            values = _listed(field.type)
+            if values and "enum" in self.schema["properties"][name]:  # msgspec sorts them; people see the author's order
+                self.schema["properties"][name]["enum"] = values
         self.models = [n for n, p in self.schema["properties"].items() if p.get("x-kind") == "model"]
         stray = sorted(set(settings.choices) - set(self._fields))
         if stray:
@@ -82,6 +88,13 @@ class SettingsForm:
         """What may be shown and stored openly: everything but secrets."""
         everything: dict[str, Any] = msgspec.to_builtins(instance, enc_hook=_hide)
         return {name: value for name, value in everything.items() if name not in self.secrets}
+
+    def shown(self, found: Salvaged) -> dict[str, Any]:
+        """The values a form starts with, also while some are missing."""
+        if found.instance is not None:
+            return self.values(found.instance)
+        defaults = {n: p["default"] for n, p in self.schema["properties"].items() if "default" in p}
+        return defaults | {n: v for n, v in found.kept.items() if n not in self.secrets}
 
     def secret_values(self, instance: Any) -> dict[str, str]:
         """The secrets that are set, by field."""
@@ -137,14 +150,14 @@ class SettingsForm:
                     misfits[name] = reason
         missing = [name for name in self.required if name not in kept]
         if missing:
-            return Salvaged(None, missing, misfits)
+            return Salvaged(None, missing, misfits, kept)
         try:
-            return Salvaged(self._instance(kept), [], misfits)
+            return Salvaged(self._instance(kept), [], misfits, kept)
         except (msgspec.ValidationError, ValueError, TypeError) as error:  # the author's own __post_init__
             misfits |= {name: str(error) or type(error).__name__ for name in kept}
             if self.required:
-                return Salvaged(None, list(self.required), misfits)
-            return Salvaged(self.defaults(), [], misfits)
+                return Salvaged(None, list(self.required), misfits, {})
+            return Salvaged(self.defaults(), [], misfits, {})
 
     def _instance(self, values: Mapping[str, Any]) -> Any:
         return msgspec.convert(values, self.settings.type, dec_hook=_reveal)
@@ -202,10 +215,10 @@ class SettingsForm:
         """For fields with fixed values, what each is called: the text ``<title of the field>.<value>``, else the value."""
         found: dict[str, list[dict[str, str]]] = {}
         for name in self.schema["properties"]:
-            prop = self.property(name)
-            if prop.get("enum") and all(isinstance(v, str) for v in prop["enum"]):
+            values = _listed(self._fields[name].type)
+            if values and all(isinstance(value, str) for value in values):
                 title = self.schema["properties"][name].get("title", name)
-                found[name] = [{"value": v, "label": label(f"{title}.{v}") or v} for v in prop["enum"]]
+                found[name] = [{"value": value, "label": label(f"{title}.{value}") or value} for value in values]
         return found
 
 
@@ -217,6 +230,18 @@ def _is_secret(kind: Any) -> bool:
     if origin in {typing.Union, types.UnionType}:
         return any(_is_secret(arg) for arg in typing.get_args(kind))
     return kind is Secret
+
+
+def _listed(kind: Any) -> list[Any]:
+    """The values of a Literal or Enum, in the author's order; of anything else none."""
+    origin = typing.get_origin(kind)
+    if origin is typing.Literal:
+        return list(typing.get_args(kind))
+    if origin is typing.Annotated:
+        return _listed(typing.get_args(kind)[0])
+    if origin in {typing.Union, types.UnionType}:
+        return next((found for arg in typing.get_args(kind) if (found := _listed(arg))), [])
+    return [member.value for member in kind] if isinstance(kind, enum.EnumMeta) else []
 
 
 def _mentions_secret(node: Any) -> bool:

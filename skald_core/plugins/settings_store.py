@@ -14,7 +14,7 @@ import msgspec
 from skald_core.errors import Conflict
 from skald_core.loop.database import Connection, Database
 from skald_core.plugins.settings import Secret
-from skald_core.plugins.settings_form import SettingsForm
+from skald_core.plugins.settings_form import Salvaged, SettingsForm
 
 __all__ = ("Aside", "Loaded", "SettingsAhead", "SettingsStore", "Stored")
 
@@ -47,11 +47,11 @@ class Aside(msgspec.Struct, frozen=True):
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """Settings as the plugin gets them; ``instance`` is None while ``missing`` fields have no value. ``aside`` are what had
-    to be put aside and nobody has saved settings since."""
+    """Settings as the plugin gets them, with the secrets that are stored; ``aside`` are what had to be put aside and nobody
+    has saved settings since."""
 
-    instance: Any
-    missing: list[str]
+    found: Salvaged
+    secrets: dict[str, str]
     aside: list[Aside]
 
 
@@ -87,13 +87,13 @@ class SettingsStore:
     async def load(self, plugin_id: str, form: SettingsForm, *, writer: str) -> Loaded:
         """The settings for ``form``, brought up from an older version where that is needed.
 
-        Raises SettingsAhead when a newer version wrote them, and whatever ``migrate_config`` raises is *not* raised: the
-        values it cannot read are put aside and defaults take their place.
+        Values that ``migrate_config`` or the struct cannot read are put aside and defaults take their place. Raises
+        SettingsAhead when a newer version wrote them.
         """
         stored = await self.stored(plugin_id)
         if stored is None:
             found = form.salvage({}, {})
-            return Loaded(found.instance, found.missing, await self.aside(plugin_id))
+            return Loaded(found, {}, await self.aside(plugin_id))
         refuse_ahead(plugin_id, stored, form)
         values, secrets = stored.values, stored.secrets
         aside: dict[str, Any] = {}
@@ -117,16 +117,18 @@ class SettingsStore:
                 Stored(form.version, kept, secrets, writer),
                 Aside(time.time(), stored.version, reason, aside) if aside else None,
             )
-        return Loaded(found.instance, found.missing, await self.aside(plugin_id))
+        return Loaded(found, secrets, await self.aside(plugin_id))
 
     async def save(self, plugin_id: str, form: SettingsForm, instance: Any, *, writer: str) -> None:
         """Store what a person entered. What was put aside before counts as seen, and stays."""
 
-        def settle(c: Connection) -> None:
+        stored = Stored(form.version, form.values(instance), form.secret_values(instance), writer)
+
+        def work(c: Connection) -> None:
+            self._write(c, plugin_id, stored)
             c.execute(f"UPDATE {self._table}_aside SET settled=1 WHERE plugin_id=?", (plugin_id,))
 
-        stored = Stored(form.version, form.values(instance), form.secret_values(instance), writer)
-        await self._db.write(lambda c: (self._write(c, plugin_id, stored), settle(c)))
+        await self._db.write(work)
 
     async def _replace(self, plugin_id: str, stored: Stored, aside: Aside | None) -> None:
         def work(c: Connection) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import functools
 import logging
 import os
 import secrets
 import time
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -34,20 +35,29 @@ from skald_core.loop.errors import ToolError
 from skald_core.loop.provider import TextDelta
 from skald_core.loop.sqlite_store import MIGRATIONS as LOOP_MIGRATIONS
 from skald_core.loop.types import ModelInfo, ModelRequest, TextPart, WireMessage
+from skald_core.plugins.access import Change
+from skald_core.plugins.blocklist import Reviews
+from skald_core.plugins.configure import SettingsDesk
+from skald_core.plugins.contributions import Capability
 from skald_core.plugins.discovery import Discovered, bundled_names, discover
 from skald_core.plugins.dispatcher import Dispatcher
+from skald_core.plugins.install import startup as interrupted
+from skald_core.plugins.install.purge import PluginData, measure
 from skald_core.plugins.lifecycle import Plugins
 from skald_core.runtime.accounts import Accounts
 from skald_core.runtime.i18n import Texts
 from skald_core.runtime.settings import Settings
 from skald_core.runtime.supervisor import Supervisor
 from skald_core.runtime.user_context import DELEGATE, UserContext
-from skald_core.server.api_app import build_api, trial
+from skald_core.server.api_app import Api, OpenApiDocument, build_kernel, plugin_app_builder
 from skald_core.server.shell import Shell
 from skald_core.server.sockets import Sockets
 
 if TYPE_CHECKING:
     import httpx
+
+    from skald_core.plugins.install.catalog_index import IndexState
+    from skald_core.plugins.install.engine import Engine
 
 __all__ = ("Skald",)
 
@@ -65,10 +75,10 @@ class Skald:
         self.setup_token = secrets.token_urlsafe(16)
         self._setup_lock = asyncio.Lock()
         self.data_dir = settings.data_dir
-        self.supervisor = Supervisor()
+        self.supervisor = Supervisor(self._task_failed)
         self.vault = Vault(settings.data_dir / "database", self._migrate_owner)
         self.users = Users(database, self.vault, KeyDeriver(settings.kdf))
-        self.roles = Roles(database)
+        self.roles = Roles(database, plugins=lambda: [right.id for _, right in self.plugins.contributed.capabilities()])
         self.logins = LoginSessions(database, self.users)
         self.limiter = LoginLimiter()
         self.agents = load_agents(settings.agents_dir)
@@ -87,10 +97,21 @@ class Skald:
             bundled=bundled_names(),
             strict=settings.strict_plugins,
             only=settings.only_plugins,
-            trial_routes=trial,
+            build_routes=plugin_app_builder(self),
+            learn_capabilities=self._learn_capabilities,
         )
         self.texts: Texts = Texts(self.plugins.contributed.texts)
         self.catalogue: ModelCatalogue = ModelCatalogue(ModelTable(database), self._provider_type)
+        self.settings_desk = SettingsDesk(
+            plugins=self.plugins,
+            texts=self.texts,
+            system=database,
+            owner=self.vault.require,
+            model_known=lambda model: any(row.id == model for row in self.catalogue.models()),
+        )
+        self.openapi = OpenApiDocument(self)
+        self.reviews = Reviews(self._known_index)
+        self.plugins.block_reason = self.reviews.block_reason
         self.models = _PluginModels(self)
         self.asgi = Shell(
             web_dir=settings.web_dir,
@@ -112,6 +133,8 @@ class Skald:
         """
         lock = _claim(settings.data_dir)
         try:
+            if plugins is None:  # before anything is looked up in an environment that a dead process left half changed
+                await asyncio.to_thread(interrupted.recover_environment)
             (settings.data_dir / "database").mkdir(exist_ok=True, mode=0o700)
             database = await Database.open(settings.data_dir / "database" / "system.db")
         except BaseException:
@@ -131,17 +154,18 @@ class Skald:
         await self.system_db.write(role_rows.seed)
         await self.roles.load()
         self.texts.instance_locale = await self._setting("locale", "en")
+        if await interrupted.needs_settling(self.system_db):
+            await self.installer.settle()
         await self.plugins.boot(found)
         for plugin_id in self.plugins.rows:
             self._show_reserved(plugin_id)
         self.plugins.changed = self._plugin_changed
+        self.plugins.access_changed = self._access_changed
         await self.catalogue.reload()
-        try:
-            self._swap_api()
-        except Exception:  # noqa: BLE001 -- some plugin's routes; each is tried by itself to find out whose
-            await self.plugins.drop_bad_routes()
-            self._swap_api()
+        self.asgi.api = Api(build_kernel(self), self.plugins.contributed.app)
         self.supervisor.spawn("boot", self._wake_open_users())
+        if interrupted.has_lock(self.data_dir):
+            self.supervisor.spawn("boot", self.installer.announce_missing())
 
     async def _wake_open_users(self) -> None:
         """Unencrypted users need no sign-in for their conversations to go on."""
@@ -179,24 +203,63 @@ class Skald:
             )
         )
 
+    @functools.cached_property
+    def installer(self) -> Engine:
+        """What installs, upgrades and removes plugins; made on first use, since most starts need nothing of it."""
+        from skald_core.plugins.install.server_host import engine_for
+
+        return engine_for(self, API_VERSION)
+
     # -- plugins ---------------------------------------------------------------------------------------------------
 
     def _provider_type(self, type_id: str) -> Any:
         found = self.plugins.contributed.provider_type(type_id)
         return found[1] if found else None
 
-    def _swap_api(self) -> None:
-        self.asgi.api = build_api(self, self.plugins.contributed.routes())
-
     async def _plugin_changed(self, plugin_id: str) -> None:
         self.catalogue.drop_missing_types()
         for _, database in self.vault.unlocked():
-            await self.plugins.migrate_owner(database)
+            await self.plugins.migrate_owner(database, only=plugin_id)
         self._show_reserved(plugin_id)
         await asyncio.gather(*(context.plugin_changed(plugin_id) for context in self.open_contexts()))
-        self._swap_api()
         self.broadcast({"type": "plugins_changed", "id": plugin_id})
         await self.models_changed()
+
+    async def _access_changed(self, plugin_id: str, change: Change) -> None:
+        """Administrators see it too: their catalog shows who may use what."""
+        touched = change.granted | change.revoked
+        contexts = self.open_contexts()
+        await asyncio.gather(*(c.plugin_changed(plugin_id) for c in contexts if c.user.id in touched))
+        for context in contexts:
+            if context.user.id in touched or self.roles.allows(context.user.role, "plugin.manage"):
+                context.feed.broadcast({"type": "plugins_changed", "id": plugin_id})
+
+    def _known_index(self) -> IndexState | None:
+        """The catalog index without asking for it; the job runner is imported only where there is one."""
+        if not os.environ.get("SKALD_PLUGIN_INDEX"):
+            return None
+        return self.installer.index.known()
+
+    async def recheck_blocked(self) -> None:
+        """Stop what a newer index blocks, and let go what it does not any more."""
+        if self.reviews.news():
+            await self.plugins.recheck_blocked()
+
+    async def plugin_data(self, plugin_id: str) -> PluginData:
+        """What a plugin keeps, installed or not."""
+        people = await self.users.all()
+        opened = dict(self.vault.unlocked())
+        folder = self.data_dir / "plugins" / plugin_id
+        locked = any(user.id not in opened for user in people)
+        return await measure(self.system_db, plugin_id, folder, list(opened.values()), locked=locked)
+
+    async def _learn_capabilities(self, plugin_id: str, rights: Sequence[Capability]) -> None:
+        await self.roles.learn(plugin_id, {right.id: right.default_roles for right in rights})
+
+    def _task_failed(self, owner: str, error: BaseException) -> None:
+        kind, _, plugin_id = owner.partition(":")
+        if kind == "plugin":
+            self.plugins.task_failed(plugin_id, error)
 
     def _show_reserved(self, plugin_id: str) -> None:
         """Say what a plugin brings under names that belong to the kernel, and that it is left out."""
@@ -441,13 +504,31 @@ class Skald:
             if user_id in (None, user) and plugin_id in self.plugins.visible_to(user):
                 context.feed.broadcast(event)
 
+    async def user_settings(self, plugin_id: str, user_id: str) -> Any:
+        return await self.settings_desk.of_user(plugin_id, user_id)
+
     def allows(self, user: User, capability: str) -> bool:
         return self.roles.allows(user.role, capability)
 
     def spawn(self, owner: str, coro: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         return self.supervisor.spawn(owner, coro)
 
-    async def say(self, plugin_id: str, user: User, text: str, conversation: str | None, key: str) -> str:
+    async def conversation(self, plugin_id: str, user: User, key: str, title: str) -> str:
+        context = await self._context_for(plugin_id, user)
+        row = await context.create(client_id=f"plugin:{plugin_id}:{key}", title=title, model=None)
+        return row.id
+
+    async def say(self, plugin_id: str, user: User, text: str, conversation: str, key: str) -> None:
+        context = await self._context_for(plugin_id, user)
+        try:
+            await context.send(conversation, text, client_id=f"plugin:{plugin_id}:{key or self.new_id()}")
+        except NotFound:
+            raise LookupError(f"the conversation {conversation!r} does not exist (any more)") from None
+        except BadInput as error:
+            raise ToolError(error.detail) from None
+
+    async def _context_for(self, plugin_id: str, user: User) -> UserContext:
+        """The running context of a user a plugin acts for. Raises LookupError where it may not, or cannot now."""
         if plugin_id not in self.plugins.visible_to(user.id):
             raise LookupError(f"{user.username!r} may not use the plugin {plugin_id!r}")
         try:
@@ -459,19 +540,7 @@ class Skald:
             raise LookupError(f"the data of {user.username!r} is locked until they sign in") from None
         except NotFound:
             raise LookupError(f"there is no account {user.username!r} any more") from None
-        context = await self.context(user)
-        made = f"plugin:{plugin_id}:{key or self.new_id()}"
-        try:
-            context.check_text(text)
-            if conversation is not None:
-                with contextlib.suppress(NotFound):
-                    await context.send(conversation, text, client_id=made)
-                    return conversation
-            row = await context.create(client_id=made, title="", model=None)
-            await context.send(row.id, text, client_id=made)
-        except BadInput as error:
-            raise ToolError(error.detail) from None
-        return row.id
+        return await self.context(user)
 
     def now(self) -> float:
         return time.time()

@@ -174,7 +174,9 @@ class UserContext:
             for task in late:
                 task.cancel()
             if late:
-                log.warning("user %s: %d hooks or notes were not done in time and are given up", self.user.id, len(late))
+                log.warning(
+                    "user %s: %d hooks or notes were not done in time and are given up", self.user.id, len(late)
+                )
                 await asyncio.wait(late)
 
     # -- plugins come and go ---------------------------------------------------------------------------------------
@@ -303,7 +305,9 @@ class UserContext:
         conversation = call.context.conversation
         with contextlib.suppress(NotFound):
             self._titles[conversation] = (await self.conversations.get(conversation)).title
-        page = await self.store.frame_history(call.context.frame, limit=1)  # a sub-agent's own, when it is one that asks
+        page = await self.store.frame_history(
+            call.context.frame, limit=1
+        )  # a sub-agent's own, when it is one that asks
         last = page.items[-1].message if page.items else None
         why = last.content.strip()[-400:] if last is not None and last.role == "assistant" else ""
         return {

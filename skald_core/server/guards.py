@@ -22,7 +22,7 @@ __all__ = (
     "capability",
     "context_of",
     "is_guard",
-    "plugin_enabled",
+    "plugin_granted",
     "public",
     "runtime",
     "signed_in",
@@ -59,16 +59,19 @@ def capability(name: str) -> Guard:
     return guard
 
 
-def plugin_enabled(connection: Connection, handler: BaseRouteHandler) -> None:
-    """A plugin's route exists only while the plugin runs and the caller may use it."""
-    plugin_id = handler.opt.get("plugin")
-    user = connection.scope.get("skald_user")
-    app = runtime(connection)
-    if not isinstance(user, User) or plugin_id not in app.plugins.visible_to(user.id):
-        raise NotFound("There is nothing here.")
-    needed = handler.opt.get("capability")
-    if isinstance(needed, str):
-        demand(app, user, needed)
+def plugin_granted(plugin_id: str) -> Guard:
+    """A plugin's route exists only while the plugin runs and the caller may use it; then it may ask for a capability."""
+
+    def guard(connection: Connection, handler: BaseRouteHandler) -> None:
+        user = connection.scope.get("skald_user")
+        app = runtime(connection)
+        if not isinstance(user, User) or plugin_id not in app.plugins.visible_to(user.id):
+            raise NotFound("There is nothing here.")
+        needed = handler.opt.get("capability")
+        if isinstance(needed, str):
+            demand(app, user, needed)
+
+    return guard
 
 
 def demand(app: Skald, user: User, name: str) -> None:

@@ -66,7 +66,7 @@ def problem_for(error: Exception, locale: str, translate: Translate) -> Problem:
         case SkaldError():
             wait = error.params.get("retry_after")
             return make(
-                error.status, error.code, error.detail, error.params,
+                error.status, error.code, error.detail, error.params, errors=getattr(error, "errors", []),
                 retry_after=float(wait) if isinstance(wait, int | float) else None,
             )  # fmt: skip
         case FilesError():

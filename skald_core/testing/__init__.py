@@ -8,12 +8,16 @@ wrote (:mod:`skald_core.testing.programs`).
 
 from __future__ import annotations
 
-from skald_core.loop.scripted import ScriptedProvider, call, calls, cut, fail, text
-from skald_core.testing.app import AppFactory, TestApp, TestClient, local_plugin, scripted_plugin
-from skald_core.testing.clock import FakeClock
-from skald_core.testing.network import NetworkRefused, refuse_network
-from skald_core.testing.plugins import allow_all, hooks_plugin, tools_plugin
-from skald_core.testing.turns import Turn, assert_loaded, run_turn
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from skald_core.loop.scripted import ScriptedProvider, call, calls, cut, fail, text
+    from skald_core.testing.app import AppFactory, TestApp, TestClient, local_plugin, scripted_plugin
+    from skald_core.testing.clock import FakeClock
+    from skald_core.testing.network import NetworkRefused, refuse_network
+    from skald_core.testing.plugins import allow_all, hooks_plugin, tools_plugin
+    from skald_core.testing.turns import Turn, assert_loaded, run_turn
 
 __all__ = (
     "AppFactory",
@@ -37,3 +41,22 @@ __all__ = (
     "text",
     "tools_plugin",
 )
+
+_HOMES = {
+    "skald_core.loop.scripted": ("ScriptedProvider", "call", "calls", "cut", "fail", "text"),
+    "skald_core.testing.app": ("AppFactory", "TestApp", "TestClient", "local_plugin", "scripted_plugin"),
+    "skald_core.testing.clock": ("FakeClock",),
+    "skald_core.testing.network": ("NetworkRefused", "refuse_network"),
+    "skald_core.testing.plugins": ("allow_all", "hooks_plugin", "tools_plugin"),
+    "skald_core.testing.turns": ("Turn", "assert_loaded", "run_turn"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name on first use: every pytest of the environment loads this package, few of them need a server."""
+    for module, names in _HOMES.items():
+        if name in names:
+            value = getattr(importlib.import_module(module), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,22 +8,30 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from skald_core.hookspecs import hookimpl
 from skald_core.loop.tools import Tool
 from skald_core.plugins.contributions import Allow, Decision, GateCall
 from skald_core.plugins.discovery import Discovered
-from skald_core.plugins.manifest import Manifest
+from skald_core.plugins.manifest import Contributes, Manifest
 
 __all__ = ("allow_all", "hooks_plugin", "tools_plugin")
 
 
-def hooks_plugin(plugin_id: str, **hooks: Callable[..., Any]) -> Discovered:
-    """A plugin made of functions: ``hooks_plugin("probe", skald_startup=started)``. No file, no manifest to write."""
+def hooks_plugin(
+    plugin_id: str, *, contributes: Contributes = Contributes(), **hooks: Callable[..., Any]
+) -> Discovered:
+    """A plugin made of functions: ``hooks_plugin("probe", skald_startup=started)``. No file, no manifest to write.
+
+    ``contributes`` is what its manifest would name beside the hooks; what differs counts as a problem.
+    """
     module = types.ModuleType(f"skald_test_{plugin_id.replace('-', '_')}_{secrets.token_hex(4)}")
     for name, function in hooks.items():
         setattr(module, name, hookimpl(specname=name)(function))
     sys.modules[module.__name__] = module
-    manifest = Manifest(id=plugin_id, title=plugin_id, api=">=1")
+    said = msgspec.structs.replace(contributes, hooks=sorted(hooks))
+    manifest = Manifest(id=plugin_id, title=plugin_id, api=">=1", contributes=said)
     return Discovered(
         id=plugin_id,
         distribution=f"skald-plugin-{plugin_id}",
@@ -48,4 +56,4 @@ def tools_plugin(*tools: Tool) -> Discovered:
     def skald_tools() -> list[Tool]:
         return list(tools)
 
-    return hooks_plugin("test-tools", skald_tools=skald_tools)
+    return hooks_plugin("test-tools", contributes=Contributes(tools=[t.name for t in tools]), skald_tools=skald_tools)

@@ -18,6 +18,8 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import uvicorn
+from plugin_world import SAMPLES as PLATFORM
+from plugin_world import PluginWorld, Refused
 
 Json = dict[str, Any]
 Send = Callable[[Json], Awaitable[None]]
@@ -250,6 +252,8 @@ class Conversation:
             await self.begin()
             await self.say("Your list has two entries: **bread** and **call Ada**. Nothing mentions milk.")
             self.end()
+        elif "delegate" in words:
+            await self.delegate()
         elif "write" in words or "edit" in words:
             await self.write("edit" in words)
         elif "cut" in words:
@@ -275,6 +279,30 @@ class Conversation:
                 "It has a second paragraph, so that it looks like one."
             )
             self.end()
+
+    async def delegate(self) -> None:
+        await self.begin()
+        await self.say("I will have this looked up.")
+        call = self.call(
+            "delegate", "Delegate", "subagent", "Researcher: ferries to Corsica", None, {"agent": "researcher"}
+        )
+        node = self.end(calls=[call])
+        self.emit("tool_start", message_id=node["id"], call=call)
+        who = {"agent": "researcher", "title": "Researcher"}
+        for data in (
+            {"tool": "list_files", "step": "notes/"},
+            {"tool": "read_file", "step": "notes/ferries.md"},
+            {"text": "There are **two** "},
+            {"text": "ferries a day."},
+            {"tool": "grep_files", "step": "“Bastia” in notes/"},
+        ):
+            await asyncio.sleep(0.3)
+            self.emit("tool_progress", call_id=call["id"], data={**who, **data})
+        await asyncio.sleep(0.6)
+        self.done(call, "done", "Two ferries a day, at 8 and at 20.")
+        await self.begin()
+        await self.say("There are two ferries a day, at 8 and at 20.")
+        self.end()
 
     async def write(self, edit: bool) -> None:
         await self.begin()
@@ -407,7 +435,17 @@ class Client:
 class World:
     """Everything the stand-in knows."""
 
-    def __init__(self, *, setup: bool, gate: bool, models: bool, history: int) -> None:
+    def __init__(
+        self,
+        *,
+        setup: bool,
+        gate: bool,
+        models: bool,
+        history: int,
+        role: str = "admin",
+        advice: bool = False,
+        pace: float = 0.8,
+    ) -> None:
         self.ids = itertools.count(1)
         self.epoch = f"e{time.time_ns()}"
         self.needs_setup = setup
@@ -416,11 +454,11 @@ class World:
             "id": "u1",
             "username": "ada",
             "display_name": "Ada",
-            "role": "admin",
+            "role": role,
             "encrypted": True,
             "locale": "en",
             "instance_locale": "en",
-            "capabilities": ["users.manage", "models.manage", "plugin.manage"],
+            "capabilities": ["users.manage", "models.manage", "plugin.manage"] if role == "admin" else [],
             "gate": gate,
             "gate_plugins": [{"id": "approval", "title": "Approval"}],
         }
@@ -432,8 +470,7 @@ class World:
         self.sends: list[Json] = []
         self.providers: list[Json] = []
         self.models: list[Json] = []
-        self.plugins: list[Json] = SAMPLES["plugins"]
-        self.config: Json = {"greeting": "Hello", "limit": 5, "loud": False}
+        self.platform = PluginWorld(self.broadcast, advice=advice, pace=pace)
         if models:
             self.providers = [
                 {
@@ -556,6 +593,18 @@ class World:
         self.inbox_changed()
         return request
 
+    def raise_again(self, ident: str) -> Json:
+        old = self.requests[ident]
+        if old["status"] != "expired":
+            raise Problem(409, "not_expired", "Only an expired request can be raised again.")
+        fresh = {**old, "id": f"r{next(self.ids)}", "status": "pending", "expires_at": time.time() + 3600}
+        old["status"] = "raised"
+        self.requests[fresh["id"]] = fresh
+        self.answers[fresh["id"]] = self.answers[ident]
+        self.conversations[fresh["conversation"]].emit("approval_required", request=fresh)
+        self.inbox_changed()
+        return old
+
     def answer(self, ident: str, body: Json) -> Json:
         request = self.requests.get(ident)
         if request is None:
@@ -612,11 +661,12 @@ class App:
                 204
                 if result is None
                 else 202
-                if method == "POST" and re.search(r"/(messages|stop|retry|continue|edit|regenerate)$", path)
+                if method == "POST"
+                and re.search(r"/(messages|stop|retry|continue|edit|regenerate|raise|plans|jobs)$", path)
                 else 200
             )
             await self.reply(send, status, b"" if result is None else json.dumps(result).encode(), cookies=cookies)
-        except Problem as exc:
+        except (Problem, Refused) as exc:
             problem = {
                 "type": "about:blank",
                 "title": exc.code,
@@ -720,7 +770,12 @@ class App:
         ("POST", r"/api/conversations/([^/]+)/messages", "send"),
         ("POST", r"/api/conversations/([^/]+)/(stop|retry|continue|edit|regenerate|head|compact)", "act"),
         ("PATCH|DELETE", r"/api/conversations/([^/]+)/queue/([^/]+)", "queue"),
+        ("GET", r"/api/conversations/([^/]+)/export", "export"),
+        ("POST", r"/api/conversations/import", "import"),
+        ("DELETE", r"/api/conversations/([^/]+)/messages/([^/]+)", "delete_turn"),
+        ("GET", r"/api/commands", "commands"),
         ("GET", r"/api/inbox", "inbox"),
+        ("POST", r"/api/requests/([^/]+)/raise", "raise"),
         ("POST", r"/api/requests/([^/]+)/answer", "answer"),
         ("GET", r"/api/provider-types", "types"),
         ("GET|POST", r"/api/providers", "providers"),
@@ -733,8 +788,22 @@ class App:
         ("PATCH|DELETE", r"/api/models/([^/]+)", "model"),
         ("GET", r"/api/plugins", "plugins"),
         ("GET", r"/api/plugins/pages", "pages"),
+        ("GET", r"/api/plugins/available", "available"),
+        ("POST", r"/api/plugins/plans", "plan"),
+        ("GET|POST", r"/api/plugins/jobs", "jobs"),
+        ("GET", r"/api/plugins/jobs/([^/]+)", "job"),
+        ("GET", r"/api/plugins/([^/]+)", "plugin"),
+        ("PUT", r"/api/plugins/([^/]+)/access", "access"),
+        ("POST", r"/api/plugins/([^/]+)/health", "health"),
         ("GET|PUT", r"/api/plugins/([^/]+)/config", "config"),
+        ("POST", r"/api/plugins/([^/]+)/config/test", "config_test"),
         ("POST", r"/api/plugins/([^/]+)/(enable|disable)", "switch"),
+        ("GET", r"/api/my/plugins", "my_plugins"),
+        ("GET|PUT", r"/api/my/plugins/([^/]+)/config", "my_config"),
+        ("POST", r"/api/my/plugins/([^/]+)/config/test", "config_test"),
+        ("GET|POST", r"/api/users", "users"),
+        ("PATCH|DELETE", r"/api/users/([^/]+)", "user"),
+        ("POST", r"/api/users/([^/]+)/password", "user_password"),
     )
 
     def match(self, method: str, path: str) -> tuple[str, tuple[str, ...]]:
@@ -766,6 +835,13 @@ class App:
         elif act == "gate":
             world.user["gate"] = bool(data.get("on"))
             world.broadcast({"type": "plugins_changed", "id": "approval"})
+        elif act == "fail_job":
+            world.platform.fail_next = True
+        elif act == "expire_requests":
+            for request in world.pending():
+                request["status"] = "expired"
+                world.conversations[request["conversation"]].emit("approval_resolved", request=request)
+            world.inbox_changed()
         return {
             "sends": world.sends,
             "messages": {c.id: [m["content"] for m in c.branch()] for c in world.conversations.values()},
@@ -1000,7 +1076,88 @@ class App:
         return model
 
     def do_plugins(self, **_: Any) -> list[Json]:
-        return self.world.plugins
+        return self.world.platform.plugins
+
+    def do_plugin(self, ident: str, **_: Any) -> Json:
+        return self.world.platform.detail(ident)
+
+    def do_access(self, ident: str, data: Json, **_: Any) -> Json:
+        return self.world.platform.set_access(ident, data)
+
+    def do_health(self, ident: str, **_: Any) -> list[Json]:
+        return self.world.platform.health(ident)
+
+    def do_available(self, **_: Any) -> Json:
+        platform = self.world.platform
+        index = {"title": "Skald index", "source": "https://example.org/index.json", "updated_at": time.time() - 86_400}
+        return {"index": index, "advice": platform.advice, "items": platform.available}
+
+    def do_plan(self, data: Json, **_: Any) -> Json:
+        return self.world.platform.plan(data)
+
+    def do_jobs(self, data: Json, **_: Any) -> Any:
+        platform = self.world.platform
+        return list(reversed(platform.jobs.values())) if self.method == "GET" else platform.start(data)
+
+    def do_job(self, ident: str, **_: Any) -> Json:
+        job = self.world.platform.jobs.get(ident)
+        if job is None:
+            raise Problem(404, "job_not_found", "There is no such job.")
+        return job
+
+    def do_my_plugins(self, **_: Any) -> list[Json]:
+        return self.world.platform.my_plugins()
+
+    def do_my_config(self, ident: str, data: Json, **_: Any) -> Json:
+        if self.method == "PUT":
+            self.world.platform.mine = {k: v for k, v in data["values"].items() if k != "key"}
+        return self.world.platform.my_form()
+
+    def do_users(self, data: Json, **_: Any) -> Any:
+        return self.world.platform.users if self.method == "GET" else self.world.platform.add_user(data)
+
+    def do_user(self, ident: str, data: Json, **_: Any) -> Json | None:
+        if self.method == "DELETE":
+            self.world.platform.delete_user(ident, data)
+            return None
+        return self.world.platform.change_user(ident, data)
+
+    def do_user_password(self, ident: str, **_: Any) -> None:
+        self.world.platform.user(ident)
+
+    def do_commands(self, **_: Any) -> list[Json]:
+        commands: list[Json] = PLATFORM["commands"]
+        return commands
+
+    def do_raise(self, ident: str, **_: Any) -> Json:
+        return self.world.raise_again(ident)
+
+    def do_export(self, ident: str, **_: Any) -> Json:
+        conversation = self.find(ident)
+        return {"format": "mock", "title": conversation.title, "messages": conversation.branch()}
+
+    def do_import(self, data: Json, query: Json, **_: Any) -> Json:
+        if data.get("format") != "mock":
+            raise Problem(422, "import_not_an_export", "This file is not an exported conversation.")
+        conversation = self.world.create(query["client_id"], data["title"])
+        for message in data["messages"]:
+            conversation.add(message["role"], message["content"])
+        conversation.changed()
+        return conversation.info()
+
+    def do_delete_turn(self, ident: str, message: str, **_: Any) -> Json:
+        conversation = self.find(ident)
+        path = conversation.branch()
+        at = next(i for i, m in enumerate(path) if str(m["id"]) == message)
+        end = next((i for i in range(at + 1, len(path)) if path[i]["role"] == "user"), len(path))
+        for gone in path[at:end]:
+            del conversation.nodes[gone["id"]]
+        if end < len(path):
+            path[end]["parent"] = path[at]["parent"]
+        else:
+            conversation.head = path[at]["parent"]
+        conversation.emit("history_changed")
+        return {"deleted": end - at}
 
     def do_pages(self, **_: Any) -> list[Json]:
         entry = "/api/plugin/demo/web/"
@@ -1026,32 +1183,20 @@ class App:
         ]
 
     def do_config(self, ident: str, data: Json, **_: Any) -> Json:
-        if self.method == "PUT":
-            self.world.config.update({k: v for k, v in data["values"].items() if k != "token"})
-            return {"values": self.world.config}
-        if ident != "demo":
-            return {"schema": {"type": "object", "properties": {}}, "values": {}}
-        schema = {
-            "type": "object",
-            "required": ["greeting"],
-            "properties": {
-                "greeting": {"type": "string", "title": "Greeting", "description": "The first word of every answer."},
-                "limit": {"type": "integer", "title": "Limit", "minimum": 1, "maximum": 10},
-                "loud": {"type": "boolean", "title": "Loud", "description": "Writes in capitals."},
-                "style": {"enum": ["calm", "lively"], "title": "Style"},
-                "token": {"type": "string", "format": "password", "title": "Token"},
-            },
-        }
-        return {"schema": schema, "values": self.world.config, "secrets": {"token": True}}
+        platform = self.world.platform
+        return platform.save_config(ident, data["values"]) if self.method == "PUT" else platform.config_form(ident)
+
+    async def do_config_test(self, ident: str, data: Json, **_: Any) -> Json:
+        return await self.world.platform.test_config(data["values"])
 
     def do_switch(self, ident: str, act: str, **_: Any) -> Json:
-        plugin = next(p for p in self.world.plugins if p["id"] == ident)
+        plugin = self.world.platform.find(ident)
         plugin["enabled"] = act == "enable"
         plugin["state"] = "running" if act == "enable" else "disabled"
         plugin["error"] = None
         if ident == "approval":
             self.world.user["gate"] = plugin["enabled"]
-        self.world.broadcast({"type": "plugins_changed", "id": ident})
+        self.world.platform.changed(ident)
         return plugin
 
     # --- WebSocket -----------------------------------------------------------------------------------------------
@@ -1113,10 +1258,21 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=9100)
     parser.add_argument("--setup", action="store_true", help="a new instance without an account")
     parser.add_argument("--no-gate", action="store_true", help="no enabled plugin judges calls")
+    parser.add_argument("--member", action="store_true", help="the account manages nothing")
+    parser.add_argument("--advice", action="store_true", help="packages cannot be installed from here")
+    parser.add_argument("--pace", type=float, default=0.8, help="seconds each step of an install takes")
     parser.add_argument("--no-models", action="store_true")
     parser.add_argument("--history", type=int, default=0, help="fill one conversation with this many messages")
     options = parser.parse_args()
-    world = World(setup=options.setup, gate=not options.no_gate, models=not options.no_models, history=options.history)
+    world = World(
+        setup=options.setup,
+        gate=not options.no_gate,
+        models=not options.no_models,
+        history=options.history,
+        role="member" if options.member else "admin",
+        advice=options.advice,
+        pace=options.pace,
+    )
     link = f"http://127.0.0.1:{options.port}/" + ("setup#token=letmein" if options.setup else "")
     print(link, flush=True)
     uvicorn.run(App(world), host="127.0.0.1", port=options.port, log_level="warning", ws="websockets-sansio")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -15,20 +16,10 @@ import httpx
 import pytest
 
 from tests.support.fake_llm import ThreadedLlm
-from tests.support.server import PASSWORD, ROOT, USERNAME, ServerProcess, messages
+from tests.support.program import environment
+from tests.support.server import PASSWORD, ROOT, ServerProcess, messages, wait_until
 
 WRITE = {"name": "write_file", "arguments": {"path": "a.md", "content": "hello\n"}}
-
-
-def environment(server: ServerProcess, tmp_path: Path) -> dict[str, str]:
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("SKALD_")}
-    return kept | {
-        "SKALD_URL": server.url,
-        "SKALD_USER": USERNAME,
-        "SKALD_PASSWORD": PASSWORD,
-        "XDG_CONFIG_HOME": str(tmp_path / "config"),
-        "PYTHONPATH": str(ROOT),
-    }
 
 
 def skald(*args: str, env: dict[str, str], text: str = "") -> subprocess.CompletedProcess[str]:
@@ -50,22 +41,54 @@ def test_run_prints_one_answer(server: ServerProcess, client: httpx.Client, llm:
 
 
 def test_run_tells_what_failed(server: ServerProcess, client: httpx.Client, llm: ThreadedLlm, tmp_path: Path) -> None:
-    """A failing model, a wrong password and a server that is not there: status 1 and one sentence each."""
+    """A refused key, a failing model, a wrong password and a server that is not there: a status and one sentence each."""
     env = environment(server, tmp_path)
-    llm.script({"status": 401, "body": {"error": {"message": "bad key"}}})
+    llm.script({"status": 401, "body": {"error": {"message": "bad key"}}}, {"html": True})
     failed = skald("run", "hello", env=env)
-    assert failed.returncode == 1
+    assert failed.returncode == 4
     assert "key" in failed.stderr
     assert failed.stdout == ""
+    broken = skald("run", "hello", env=env)
+    assert (broken.returncode, broken.stdout) == (1, "")
+    assert "web page" in broken.stderr
     wrong = skald("run", "hello", env=env | {"SKALD_PASSWORD": "not the password"})
-    assert wrong.returncode == 1
+    assert wrong.returncode == 4
     assert "not right" in wrong.stderr
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
     gone = skald("run", "hello", env=env | {"SKALD_URL": f"http://127.0.0.1:{port}"})
-    assert gone.returncode == 1
+    assert gone.returncode == 3
     assert "skald serve" in gone.stderr
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_stops_what_was_asked(
+    server: ServerProcess,
+    client: httpx.Client,
+    llm: ThreadedLlm,
+    tmp_path: Path,
+    number: signal.Signals,
+    status: int,
+) -> None:
+    """Ctrl-C ends the run on the server, too; the text so far is printed."""
+    llm.script({"tokens": 900, "delay": 0.02})
+    process = subprocess.Popen(
+        [sys.executable, "-m", "skald_core", "run", "count"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(server, tmp_path),
+    )
+    wait_until(lambda: client.get("/api/conversations").json()["items"], "the conversation")
+    wait_until(lambda: llm.requests, "the model is asked")
+    process.send_signal(number)
+    stdout, _ = process.communicate(timeout=40)
+    assert process.returncode == status
+    assert stdout.split() == [str(n + 1) for n in range(len(stdout.split()))]
+    (row,) = client.get("/api/conversations").json()["items"]
+    assert row["state"] == "idle"
+    assert messages(client, row["id"])[-1]["error"]["kind"] == "aborted"
 
 
 class Terminal:

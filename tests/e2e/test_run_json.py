@@ -333,6 +333,7 @@ def test_no_model_is_status_3(server: ServerProcess, tmp_path: Path) -> None:
     server.first_user().close()
     with Program("hello", env=environment(server, tmp_path), stdin=False) as program:
         assert program.wait() == 3, program.stderr
+    assert [e["kind"] for e in program.events if e["type"] == "error"] == ["no_model"]
     assert program.events[-1]["subtype"] == "error"
 
 

@@ -1,81 +1,19 @@
 """Discovery, the dispatcher and the life of plugins: a broken one breaks only itself."""
 
 import sys
-import textwrap
 from collections.abc import AsyncIterator, Callable
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from skald_core.cli.main import _commands_of, _parser
 from skald_core.db import schema
 from skald_core.db.migrations import apply_migrations
 from skald_core.loop.database import Database
-from skald_core.plugins.discovery import Discovered, discover
-from skald_core.plugins.dispatcher import Dispatcher
-from skald_core.plugins.lifecycle import Plugins
-from skald_core.plugins.manifest import ManifestError, canonical_id, read_manifest
-
-MANIFEST = 'id = "{id}"\ntitle = "T"\napi = "{api}"\n'
-
-
-class FakeHost:
-    """Just enough of a host for contexts to be made."""
-
-    def __init__(self, database: Database, folder: Path) -> None:
-        self.system_db = database
-        self.data_dir = folder
-        self.models: Any = None
-
-
-class Bench:
-    """A system database and a folder in which plugin packages are written."""
-
-    def __init__(self, database: Database, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.db = database
-        self.folder = folder
-        self.code = folder / "code"
-        self.code.mkdir()
-        monkeypatch.syspath_prepend(str(self.code))
-        self._monkeypatch = monkeypatch
-        self.found: list[Discovered] = []
-        self.traced: list[str] = []
-
-    def write(self, plugin_id: str, source: str, *, api: str = ">=1,<2", extra: str = "") -> Discovered:
-        package = f"bench_{plugin_id.replace('-', '_')}"
-        folder = self.code / package
-        folder.mkdir()
-        (folder / "__init__.py").write_text("from skald_core.api import *\n" + textwrap.dedent(source))
-        (folder / "skald-plugin.toml").write_text(MANIFEST.format(id=plugin_id, api=api) + extra)
-        self._monkeypatch.delitem(sys.modules, package, raising=False)
-        row = Discovered(
-            id=plugin_id,
-            distribution=f"skald-plugin-{plugin_id}",
-            version="1.0",
-            module=package,
-            package_dir=folder,
-            manifest=read_manifest(folder / "skald-plugin.toml"),
-        )
-        self.found.append(row)
-        return row
-
-    def plugins(self, **options: Any) -> Plugins:
-        options.setdefault("bundled", frozenset(row.distribution for row in self.found))
-        host: Any = FakeHost(self.db, self.folder)
-        return Plugins(
-            api_version="1.0",
-            database=self.db,
-            data_dir=self.folder,
-            dispatcher=Dispatcher(trace=self.traced.append),
-            host=host,
-            **options,
-        )
-
-    async def boot(self, **options: Any) -> Plugins:
-        made = self.plugins(**options)
-        await made.boot(self.found)
-        return made
+from skald_core.plugins.discovery import discover
+from skald_core.plugins.manifest import RESERVED, ManifestError, canonical_id, read_manifest
+from tests.support.plugin_bench import GOOD, MANIFEST, Bench
 
 
 @pytest.fixture
@@ -84,17 +22,6 @@ async def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     await apply_migrations(database, "kernel", schema.REGISTRY)
     yield Bench(database, tmp_path, monkeypatch)
     await database.close()
-
-
-GOOD = """
-    @tool(scope="read")
-    async def hello() -> str:
-        "Say hello."
-        return "hello"
-
-    @hookimpl
-    def skald_tools(ctx): return [hello]
-"""
 
 
 async def test_hook_skald_tools_brings_tools_and_disabling_takes_them_away(bench: Bench) -> None:
@@ -132,7 +59,7 @@ async def test_a_disabled_plugin_is_not_imported(bench: Bench) -> None:
         (
             "@hookimpl\ndef skald_schema(ctx): return [Schema('registry', (Migration(1, 'CREATE TABLE other(a)'),))]",
             "migrate",
-            "must start with",
+            "names that start with",
         ),
     ],
 )
@@ -200,7 +127,7 @@ async def test_the_later_of_two_equal_tool_names_is_left_out(bench: Bench) -> No
     bench.write("bbb", GOOD)
     plugins = await bench.boot()
     assert [p for p, _ in plugins.contributed.tools()] == ["aaa"]
-    assert any("hello" in problem and "aaa" in problem for problem in plugins.rows["bbb"].problems)
+    assert any("hello" in problem and "aaa" in problem for problem in plugins.problems(plugins.rows["bbb"]))
 
 
 async def test_order_follows_before_and_after_and_a_circle_is_told(bench: Bench) -> None:
@@ -238,27 +165,6 @@ async def test_registrations_are_undone_in_reverse(bench: Bench) -> None:
     plugins = await bench.boot()
     await plugins.disable("tidy")
     assert sys.modules["bench_tidy"].log == ["last", "first"]
-
-
-async def test_hook_skald_config_is_filled_from_stored_settings(bench: Bench) -> None:
-    """`ctx.config` is the plugin's struct; saving restarts the plugin with the new values, and bad ones are refused."""
-    source = """
-        import msgspec
-        class Config(msgspec.Struct):
-            days: int = 3
-        seen = []
-        @hookimpl
-        def skald_config(ctx): return Config
-        @hookimpl
-        def skald_startup(ctx): seen.append(ctx.config.days)
-    """
-    bench.write("weather", source)
-    plugins = await bench.boot()
-    await plugins.configure("weather", {"days": 5})
-    assert sys.modules["bench_weather"].seen == [3, 5]
-    with pytest.raises(Exception, match="days"):
-        await plugins.configure("weather", {"days": "many"})
-    assert plugins.config_values("weather") == {"days": 5}
 
 
 async def test_dispatcher_attributes_awaits_bounds_and_isolates(bench: Bench) -> None:
@@ -381,3 +287,11 @@ def test_a_missing_package_or_manifest_is_told(tmp_path: Path) -> None:
 def test_canonical_ids(name: str, expected: str) -> None:
     """The id follows PEP 503 names, without the two leading words."""
     assert canonical_id(name) == expected
+
+
+def test_a_plugin_cannot_take_a_word_of_the_command_line(tmp_path: Path) -> None:
+    """`skald serve` stays `skald serve`: every command is a reserved id, and a manifest with one is refused."""
+    assert _commands_of(_parser()) <= RESERVED
+    (tmp_path / "skald-plugin.toml").write_text(MANIFEST.format(id="serve", api=">=1"))
+    with pytest.raises(ManifestError, match="word of Skald's own"):
+        read_manifest(tmp_path / "skald-plugin.toml")

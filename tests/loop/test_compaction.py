@@ -17,8 +17,8 @@ from skald_core.loop.compaction import (
     known_tokens,
     should_compact,
 )
-from skald_core.loop.errors import ServerError
-from skald_core.loop.events import CompactionEvent
+from skald_core.loop.errors import ContextLengthError, ServerError
+from skald_core.loop.events import CompactionEvent, ErrorEvent
 from skald_core.loop.records import Call, Checkpoint, Message
 from skald_core.loop.scripted import ScriptedProvider, Step, call, calls, fail, text
 from skald_core.loop.store import Store
@@ -251,3 +251,39 @@ async def test_another_strategy_takes_the_place_of_the_built_in_one(store: Store
     assert (event.strategy, event.messages_before, event.messages_after) == ("drop-all-but-last", 2, 1)
     await collect(session.run("two"))
     assert "2 messages" in texts(provider.requests[1])[0]
+
+
+class AllButLast:
+    """Covers everything but the last message, without asking a model."""
+
+    id = "all-but-last"
+
+    async def compact(self, context: CompactionContext) -> CompactionResult | None:
+        if len(context.messages) < 2:
+            return None
+        return CompactionResult(f"covers {len(context.messages) - 1}", context.messages[-2].id)
+
+
+async def test_every_round_may_make_room_once(store: Store) -> None:
+    """A long turn outgrows its model more than once: each refused request is compacted and sent again, once a round."""
+    too_long = ContextLengthError("too long", status=400)
+    steps = [calls(call("look")), fail(too_long), calls(call("look")), fail(too_long), text("done")]
+    settings = Compaction(strategy=AllButLast())
+    agent = make(ScriptedProvider(steps), Plain("look"), store=store, compaction=settings)
+    events = await collect(agent.session("c").run("go"))
+    assert [(e.trigger, e.messages_after) for e in of(events, CompactionEvent)] == [("forced", 1), ("forced", 1)]
+    assert result(events).final_text == "done"
+
+
+async def test_a_request_that_stays_too_long_fails_with_its_own_error(store: Store) -> None:
+    """A second refusal in the same round, or nothing left to cover, is told as it is."""
+    too_long = ContextLengthError("too long", status=400)
+    for steps in ([text("a"), fail(too_long), fail(too_long)], [text("a"), fail(too_long)]):
+        strategy = AllButLast() if len(steps) == 3 else KeepTail(50)
+        agent = make(ScriptedProvider(steps), store=store, compaction=Compaction(strategy=strategy))
+        session = agent.session(f"c{len(steps)}")
+        await collect(session.run("one"))
+        events = await collect(session.run("two"))
+        assert [e.kind for e in of(events, ErrorEvent)] == ["context_length"]
+        assert result(events).subtype == "error"
+        assert len(of(events, CompactionEvent)) == len(steps) - 2

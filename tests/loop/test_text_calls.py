@@ -26,6 +26,12 @@ ARGS = {"path": "a.txt"}
         f"<tool_call>{CALL}",
         f"<tool_call>\n```json\n{CALL}\n```\n</tool_call>",
         f"```xml\n<tool_call>\n{CALL}\n</tool_call>\n```",
+        f"<tools>\n{CALL}\n</tools>",
+        f"<tools>{CALL}",
+        f"<tools>[{CALL}]</tools>",
+        f"<tools>\n```json\n{CALL}\n```\n</tools>",
+        f"```xml\n<tools>\n{CALL}\n</tools>\n```",
+        f"<tools>\n<tool_call>\n{CALL}\n</tool_call>\n</tools>",
         f"[{CALL}]",
         '{"tool": "read_file", "parameters": {"path": "a.txt"}}',
         '{"tool_name": "read_file", "args": {"path": "a.txt"}}',
@@ -43,7 +49,9 @@ def test_one_call_in_each_known_form(written: str) -> None:
 @pytest.mark.parametrize(
     "written",
     [f"<tool_call>{CALL}</tool_call>\n<tool_call>{CALL}</tool_call>", f"[{CALL}, {CALL}]", f"{CALL}\n{CALL}",
-     f"```json\n{CALL}\n```\n\n```json\n{CALL}\n```"],
+     f"```json\n{CALL}\n```\n\n```json\n{CALL}\n```", f"<tools>{CALL}</tools>\n<tools>{CALL}</tools>",
+     f"<tools>\n{CALL}\n{CALL}\n</tools>", f"<tools>[{CALL}, {CALL}]</tools>",
+     f"<tools>{CALL}</tools><tool_call>{CALL}</tool_call>"],
 )  # fmt: skip
 def test_several_calls(written: str) -> None:
     assert [c.name for c in parse_text_calls(written, NAMES)] == ["read_file"] * 2
@@ -58,6 +66,10 @@ def test_several_calls(written: str) -> None:
         f"{CALL} as you asked",
         f"```json\n{CALL}\n```\nThis reads the file.",
         f"<tool_call>{CALL}</tool_call> done",
+        f"<tools>{CALL}</tools> done",
+        "<tools></tools>",
+        '<tools>{"name": "delete_file", "arguments": {}}</tools>',
+        f"<toolset>{CALL}</toolset>",
         '{"name": "delete_file", "arguments": {}}',
         '{"name": "read_file", "arguments": [1]}',
         '{"name": "read_file", "arguments": "not json"}',
@@ -71,6 +83,8 @@ def test_several_calls(written: str) -> None:
         "null",
         f"```python\n{CALL}\n```",
         "[" * 5000,
+        "<tools>" * 5000,
+        "<tools>```json\n" * 2000,
     ],
 )
 def test_everything_else_is_text(written: str) -> None:
@@ -94,7 +108,10 @@ def feed(text: str, size: int = 1) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("size", [1, 3, 1000])
-@pytest.mark.parametrize("written", [CALL, f"```json\n{CALL}\n```", f"<tool_call>\n{CALL}\n</tool_call>", f"[{CALL}]"])
+@pytest.mark.parametrize(
+    "written",
+    [CALL, f"```json\n{CALL}\n```", f"<tool_call>\n{CALL}\n</tool_call>", f"[{CALL}]", f"<tools>\n{CALL}\n</tools>"],
+)
 def test_a_call_is_never_shown(written: str, size: int) -> None:
     assert feed(written, size) == ("", written)
 
@@ -112,6 +129,9 @@ def test_a_call_is_never_shown(written: str, size: int) -> None:
         ("[link](x)", ""),
         ('{"id": 1, "title": "' + "x" * 400 + '"}', ""),
         ("<tool", "<tool"),
+        ("<tools", "<tools"),
+        ("<toolbar>", ""),
+        ("<tools>hammer and nails</tools>", ""),
         ("``", "``"),
         ('{"na', '{"na'),
         ("  ", "  "),

@@ -17,12 +17,13 @@ __all__ = ("PluginVenv",)
 class PluginVenv:
     """``python`` runs the kernel of this checkout; only what a test installs is installed beside it.
 
-    ``wheels`` is the only place packages come from: there is no index.
+    ``wheels`` is the only place packages come from: there is no index. ``extra`` are further environment variables.
     """
 
     def __init__(self, folder: Path, wheels: Path) -> None:
         self.folder = folder
         self.wheels = wheels
+        self.extra: dict[str, str] = {}
         wheels.mkdir(parents=True, exist_ok=True)
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=60)
         self.python = folder / "bin" / "python"
@@ -48,15 +49,23 @@ class PluginVenv:
         (self.site / "kernel.pth").write_text(f"{ROOT}\n")
 
     @property
-    def env(self) -> dict[str, str]:
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("SKALD_", "PIP_", "UV_", "PYTHON"))}
-        return kept | {
+    def settings(self) -> dict[str, str]:
+        """Environment variables with which packages come from ``wheels`` and nowhere else."""
+        return {
             "PIP_CONFIG_FILE": os.devnull,
+            "PIP_FIND_LINKS": "",
+            "PIP_EXTRA_INDEX_URL": "",
             "PIP_NO_INDEX": "1",
             "SKALD_PLUGIN_FIND_LINKS": str(self.wheels),
             "PYTHONDONTWRITEBYTECODE": "1",
-            "HOME": str(self.folder),
+            "SKALD_STRICT_PLUGINS": "0",
+            **self.extra,
         }
+
+    @property
+    def env(self) -> dict[str, str]:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("SKALD_", "PIP_", "UV_", "PYTHON"))}
+        return kept | self.settings | {"HOME": str(self.folder)}
 
     def run(
         self, *args: str, env: dict[str, str] | None = None, check: bool = True

@@ -24,8 +24,14 @@ class ServerProcess:
     """Start with :meth:`start`; ``output`` is everything it printed. ``setup_token`` is set while there is no account."""
 
     def __init__(
-        self, data: Path | None = None, *, args: tuple[str, ...] = (), env: dict[str, str] | None = None
+        self,
+        data: Path | None = None,
+        *,
+        args: tuple[str, ...] = (),
+        env: dict[str, str] | None = None,
+        python: str | Path = sys.executable,
     ) -> None:
+        self._python = str(python)
         self._temporary = tempfile.TemporaryDirectory(prefix="skald-test-") if data is None else None
         self.data = data or Path(self._temporary.name if self._temporary else "")
         self._args = args
@@ -45,7 +51,7 @@ class ServerProcess:
         self.setup_token = ""
         self.started_at = time.monotonic()
         command = [
-            sys.executable,
+            self._python,
             "-m",
             "skald_core",
             "serve",

@@ -45,7 +45,7 @@ from skald_core.api import (
     Usage,
     WireMessage,
 )
-from skald_core.testing.servers import READ_FILE, RawServer, Waits, Wire, read_all, read_into, user
+from skald_core.testing.servers import FAULTS, READ_FILE, RawServer, Waits, Wire, read_all, read_into, user
 
 KEY = "sk-ant-test-0123456789abcdef"
 PING = {"type": "ping"}
@@ -916,3 +916,23 @@ async def test_extra_settings_that_are_no_json(raw: RawServer, make: Make) -> No
     with pytest.raises(ConfigError, match="extra settings"):
         await read_all(make(raw.url), ask(extra={"x": object()}))
     assert raw.heard == []
+
+
+# --- faults every server may have ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FAULTS)
+async def test_faults_before_output(raw: RawServer, make: Make, name: str) -> None:
+    """Each becomes the error it is, and is tried again where that can help, after the wait that was asked for."""
+    fault, waits = FAULTS[name], Waits()
+    raw.answer(fault.script)
+    retry = RetryPolicy(max_retries=1)
+    provider = make(
+        raw.url, timeout=0.3 if name == "stays silent" else 10.0, retry=retry, sleep=waits, jitter=lambda: 0.5
+    )
+    with pytest.raises(ModelError) as caught:
+        await read_all(provider, ask())
+    assert type(caught.value) is fault.error
+    assert len(raw.heard) == 1 + fault.again
+    expected = {"429 with Retry-After": 7.0, "hangs up": 0.0}.get(name, 1.0)
+    assert waits == [expected] * fault.again

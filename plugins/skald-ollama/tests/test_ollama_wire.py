@@ -37,7 +37,7 @@ from skald_core.api import (
     Usage,
     WireMessage,
 )
-from skald_core.testing.servers import READ_FILE, RawServer, Waits, Wire, read_all, read_into, user
+from skald_core.testing.servers import FAULTS, READ_FILE, RawServer, Waits, Wire, read_all, read_into, user
 
 
 def text_of(events: list[StreamEvent]) -> str:
@@ -527,3 +527,23 @@ def test_what_is_known_of_a_model(make: Make) -> None:
     provider = make("", infos={"a": mine})
     assert provider.info("a") == mine
     assert provider.info("b").context_window == 16384
+
+
+# --- faults every server may have ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FAULTS)
+async def test_faults_before_output(raw: RawServer, make: Make, name: str) -> None:
+    """Each becomes the error it is, and is tried again where that can help, after the wait that was asked for."""
+    fault, waits = FAULTS[name], Waits()
+    raw.answer(fault.script)
+    retry = RetryPolicy(max_retries=1)
+    provider = make(
+        raw.url, timeout=0.3 if name == "stays silent" else 10.0, retry=retry, sleep=waits, jitter=lambda: 0.5
+    )
+    with pytest.raises(ModelError) as caught:
+        await read_all(provider, ask())
+    assert type(caught.value) is fault.error
+    assert len(raw.heard) == 1 + fault.again
+    expected = {"429 with Retry-After": 7.0, "hangs up": 0.0}.get(name, 1.0)
+    assert waits == [expected] * fault.again

@@ -24,7 +24,8 @@ from skald_core.api import (
     TextDelta,
 )
 from skald_core.plugins.manifest import read_manifest
-from skald_core.testing.servers import RawServer, Wire, read_all, replies
+from skald_core.testing import AppFactory, local_plugin
+from skald_core.testing.servers import RawServer, Wire, read_all, replies, streams
 from skald_openai.kind import OpenAICompatible
 
 PACKAGE = Path(skald_openai.__file__).parent
@@ -102,6 +103,34 @@ async def test_the_api_is_a_setting(raw: RawServer, settings: dict[str, str], pa
     await provider.close()
     with pytest.raises(ConfigError, match="Choose one of: automatic, chat, responses"):
         kind.create({"base_url": raw.url, "api": "telepathy"})
+
+
+async def test_a_connection_through_the_real_server(skald_app: AppFactory, raw: RawServer) -> None:
+    """The form's field reaches the browser with its choices in words, a chosen API is used, and nonsense is refused."""
+    said = {
+        "type": "message",
+        "id": "m",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "Hello there."}],
+    }
+    raw.answer(streams({"type": "response.completed", "response": {"status": "completed", "output": [said]}}))
+    app = await skald_app(local_plugin("skald_openai"))
+    client = await app.client()
+    (kind,) = [row for row in await client.get("/api/provider-types") if row["id"] == "openai"]
+    (field,) = [field for field in kind["fields"] if field["kind"] == "select"]
+    assert [option["value"] for option in field["options"]] == ["automatic", "chat", "responses"]
+    settings = {"base_url": raw.url, "api": "responses"}
+    wrong = {"type": "openai", "name": "wrong", "settings": {**settings, "api": "x"}}
+    refused = await client.request("POST", "/api/providers", wrong)
+    assert 400 <= refused.status_code < 500
+    assert "Choose one of: automatic, chat, responses" in refused.text
+    provider = await client.post("/api/providers", {"type": "openai", "name": "mine", "settings": settings})
+    assert provider["settings"]["api"] == "responses"
+    await client.post("/api/models", {"provider": provider["id"], "model": "gpt-5.5", "title": "M"})
+    messages = await client.run_turn("Hello")
+    assert messages[-1]["content"] == "Hello there."
+    assert raw.heard[-1].path == "/v1/responses"
+    assert raw.heard[-1].body["store"] is False
 
 
 def test_importing_loads_nothing_heavy() -> None:

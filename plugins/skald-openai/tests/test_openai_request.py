@@ -421,7 +421,8 @@ def test_the_cache_key_goes_to_openai_only() -> None:
     ("base", "model", "effort", "want"),
     [
         ("https://api.openai.com/v1", "gpt-5.5", "high", {"reasoning_effort": "high"}),
-        ("https://api.openai.com/v1", "gpt-5.5", "max", {"reasoning_effort": "xhigh"}),
+        ("https://api.openai.com/v1", "gpt-5.5", "max", {"reasoning_effort": "max"}),
+        ("https://openrouter.ai/api/v1", "openai/gpt-5.5", "max", {"reasoning": {"effort": "xhigh"}}),
         ("https://api.openai.com/v1", "gpt-4o", "high", {}),
         ("http://127.0.0.1:8080/v1", "unheard-of", "minimal", {"reasoning_effort": "low"}),
         ("http://127.0.0.1:8080/v1", "unheard-of", "none", {"reasoning_effort": "none"}),

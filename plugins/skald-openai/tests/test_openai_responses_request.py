@@ -118,7 +118,10 @@ def test_a_whole_request_snapshot() -> None:
             {
                 "type": "function_call_output",
                 "call_id": "a",
-                "output": [{"type": "input_text", "text": "first"}, {"type": "input_image", "image_url": PNG_URL}],
+                "output": [
+                    {"type": "input_text", "text": "first"},
+                    {"type": "input_image", "detail": "auto", "image_url": PNG_URL},
+                ],
             },
             {"role": "assistant", "content": "Done."},
             {
@@ -232,12 +235,12 @@ def test_long_ids_of_other_providers_are_made_to_fit() -> None:
     [
         ((ResultPart("c", ""),), "(no output)"),
         ((ResultPart("c", "", is_error=True),), "(no output)"),
-        ((ResultPart("c", ""), PNG), [{"type": "input_image", "image_url": PNG_URL}]),
+        ((ResultPart("c", ""), PNG), [{"type": "input_image", "detail": "auto", "image_url": PNG_URL}]),
         (
             (ResultPart("c", "two"), PNG, PDF),
             [
                 {"type": "input_text", "text": "two"},
-                {"type": "input_image", "image_url": PNG_URL},
+                {"type": "input_image", "detail": "auto", "image_url": PNG_URL},
                 {"type": "input_file", "filename": "plan.pdf", "file_data": PDF_URL},
             ],
         ),
@@ -282,7 +285,7 @@ def test_broken_arguments_are_sent_back_as_an_object(raw: str, sent: str) -> Non
     [
         (MODEL, None, {"summary": "auto"}),
         (MODEL, "xhigh", {"effort": "xhigh", "summary": "auto"}),
-        (MODEL, "max", {"effort": "xhigh", "summary": "auto"}),
+        (MODEL, "max", {"effort": "max", "summary": "auto"}),
         (MODEL, "none", {"effort": "none"}),
         ("gpt-4o", "high", None),
         ("unheard-of", "high", {"effort": "high"}),

@@ -46,7 +46,7 @@ Event = dict[str, Any]
 
 USAGE = {
     "input_tokens": 50,
-    "input_tokens_details": {"cached_tokens": 40},
+    "input_tokens_details": {"cached_tokens": 40, "cache_write_tokens": 10},
     "output_tokens": 9,
     "output_tokens_details": {"reasoning_tokens": 5},
     "total_tokens": 59,
@@ -196,7 +196,7 @@ async def test_an_answer_as_openai_tells_it(raw: RawServer, make: Make) -> None:
         CallDelta("call_1", '{ "path'),
     ]
     end = told(events)["end"]
-    assert (end.stop_reason, end.usage) == ("tool_use", Usage(50, 9, 40))
+    assert (end.stop_reason, end.usage) == ("tool_use", Usage(50, 9, 40, 10))
     kept = end.metadata["openai"]
     assert kept["model"] == "gpt-5.5-x"
     assert kept["items"][0] == {"item": thought()}, "byte for byte, in its order"
@@ -264,7 +264,7 @@ async def test_a_server_that_does_not_stream(raw: RawServer, make: Make) -> None
     raw.answer(replies(json.dumps({"object": "response", "error": None, **whole_stream()[-1]["response"]})))
     answer = told(await read_all(speaking(make, raw), asked()))
     assert {key: answer[key] for key in WHOLE} == WHOLE
-    assert answer["end"].usage == Usage(50, 9, 40)
+    assert answer["end"].usage == Usage(50, 9, 40, 10)
 
 
 async def test_events_named_only_by_sse(raw: RawServer, make: Make) -> None:
@@ -374,7 +374,7 @@ def test_metadata_can_be_stored() -> None:
         ("incomplete", "max_output_tokens", (message("Hi"),), "max_tokens"),
         ("incomplete", "content_filter", (message("Hi"),), "refusal"),
         ("incomplete", "something_new", (message("Hi"),), "error"),
-        ("incomplete", None, (message("Hi"),), "error"),
+        ("incomplete", None, (message("Hi"),), "max_tokens"),
     ],
 )
 def test_stop_reasons(status: str, reason: str | None, output: tuple[Event, ...], stop: str) -> None:
@@ -430,6 +430,7 @@ def failed(code: str, text: str = "It broke.") -> Event:
         ("rate_limit_exceeded", RateLimitError, "It broke."),
         ("insufficient_quota", RateLimitError, "You exceeded your quota."),
         ("invalid_prompt", InvalidRequestError, "It broke."),
+        ("image_parse_error", InvalidRequestError, "It broke."),
         ("context_length_exceeded", ContextLengthError, "Your input exceeds the context window of this model."),
         ("", ContextLengthError, "Your input exceeds the context window of this model."),
         ("something_new", ServerError, "It broke."),
@@ -479,6 +480,17 @@ async def test_what_comes_after_the_end_does_not_matter(raw: RawServer, make: Ma
 
     raw.answer(script)
     assert told(await read_all(speaking(make, raw), asked()))["text"] == "Hi"
+
+
+async def test_a_server_that_does_not_hang_up(raw: RawServer, make: Make) -> None:
+    """The answer is complete when the whole response has come, not when the connection ends."""
+
+    async def script(wire: Wire) -> None:
+        await wire.events(created(), ended(message("Hi")))
+        await wire.server.hung_up.wait()
+
+    raw.answer(script)
+    assert told(await read_all(speaking(make, raw, after_stop=600.0), asked()))["text"] == "Hi"
 
 
 async def test_retry_before_output(raw: RawServer, make: Make) -> None:
@@ -619,6 +631,29 @@ async def test_a_model_that_wants_the_other_api_gets_it(raw: RawServer, make: Ma
         "/responses",
         "/responses",
         "/chat/completions",
+    ]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "This model is only supported in v1/chat/completions and not in v1/responses.",
+        "The requested model 'gpt-4o-mini' cannot be used with the Responses API.",
+        "The model `gpt-4o-mini` is not supported with the Responses API.",
+    ],
+)
+async def test_a_model_that_only_chats(raw: RawServer, make: Make, known: None, words: str) -> None:
+    """It gets chat completions; the others of its server keep what they have."""
+    refusal = replies(json.dumps({"error": {"message": words}}), "400 Bad Request")
+    raw.answer(refusal, chat_hello, chat_hello, streams(created(), ended(message("Hello"))))
+    provider = make(raw.url)
+    for request in (ask(), ask(), asked()):
+        assert told(await read_all(provider, request))["text"] == "Hello"
+    assert [heard.path.removeprefix("/v1") for heard in raw.heard] == [
+        "/responses",
+        "/chat/completions",
+        "/chat/completions",
+        "/responses",
     ]
 
 

@@ -38,7 +38,7 @@ from skald_core.api import (
     Usage,
     WireMessage,
 )
-from skald_core.testing.servers import READ_FILE, RawServer, Waits, Wire, read_all, read_into, user
+from skald_core.testing.servers import FAULTS, READ_FILE, RawServer, Waits, Wire, read_all, read_into, user
 
 KEY = "sk-test-0123456789abcdef"
 
@@ -986,3 +986,24 @@ def test_what_is_known_of_a_model(make: Make) -> None:
     assert provider.info("gpt-4o") == mine
     assert provider.info("gpt-4.1").context_window == 1047576
     assert provider.info("unheard-of") == ModelInfo()
+
+
+# --- faults every server may have ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("api", ["chat", "responses"])
+async def test_faults_before_output(raw: RawServer, make: Make, name: str, api: str) -> None:
+    """Each becomes the error it is, and is tried again where that can help, after the wait that was asked for."""
+    fault, waits = FAULTS[name], Waits()
+    raw.answer(fault.script)
+    retry = RetryPolicy(max_retries=1)
+    provider = make(
+        raw.url, api=api, timeout=0.3 if name == "stays silent" else 10.0, retry=retry, sleep=waits, jitter=lambda: 0.5
+    )
+    with pytest.raises(ModelError) as caught:
+        await read_all(provider, ask())
+    assert type(caught.value) is fault.error
+    assert len(raw.heard) == 1 + fault.again
+    expected = {"429 with Retry-After": 7.0, "hangs up": 0.0}.get(name, 1.0)
+    assert waits == [expected] * fault.again

@@ -82,14 +82,15 @@ class Entry(msgspec.Struct, frozen=True):
             return PluginRequirement(
                 wanted.name, ",".join(filter(None, (wanted.versions, f">={self.min_good_version}")))
             )
-        fitting = [
+        usable = [
             version
             for release in self.versions
             if (version := _version(release.version)) is not None
-            and wanted.specifier.contains(version, prereleases=None)
             and self.is_good(release.version)
             and (not release.api or SpecifierSet(release.api).contains(api_version, prereleases=True))
         ]
+        specifier = wanted.specifier  # a pre-release only where the wish itself names one
+        fitting = list(specifier.filter(usable, prereleases=bool(specifier.prereleases)))
         if not fitting:
             known = ", ".join(release.version for release in self.versions)
             raise Refused(
@@ -144,6 +145,7 @@ class CatalogIndex:
         self._fetch = fetch
         self._source = os.environ.get("SKALD_PLUGIN_INDEX", "").strip() if source is None else source
         self._state = IndexState(source=self._source)
+        self._content = b""
         self._due = 0.0
         self._lock = asyncio.Lock()
 
@@ -159,12 +161,21 @@ class CatalogIndex:
                 self._due = time.monotonic() + wait
         return self._state
 
+    def known(self) -> IndexState:
+        """The index as it is known without asking for it: what was read last, else the copy that an earlier process kept."""
+        if self._source and not self._content and not self._state.error:
+            self._state = self._last_good("")
+        return self._state
+
     async def _read(self) -> IndexState:
         try:
             content = await self._load()
+            if content == self._content:  # the same object again: who compares sees that nothing is new
+                return msgspec.structs.replace(self._state, error="")
             state = _parse(self._source, content)
         except Exception as error:  # noqa: BLE001 -- whatever a file or a stranger's server does, the page must not break
             return self._last_good(f"{type(error).__name__}: {error}"[:300])
+        self._content = content
         kept = msgspec.json.encode(_Kept(self._source, msgspec.Raw(content)))
         with contextlib.suppress(OSError):
             await asyncio.to_thread(_replace, self._kept, kept)
@@ -181,7 +192,12 @@ class CatalogIndex:
         with contextlib.suppress(Exception):  # a copy that cannot be read is no copy
             kept = msgspec.json.decode(self._kept.read_bytes(), type=_Kept)
             if kept.source == self._source:
-                return msgspec.structs.replace(_parse(self._source, bytes(kept.content)), error=why)
+                content = bytes(kept.content)
+                if content == self._content:
+                    return msgspec.structs.replace(self._state, error=why)
+                state = msgspec.structs.replace(_parse(self._source, content), error=why)
+                self._content = content
+                return state
         return IndexState(source=self._source, error=why)
 
 

@@ -17,8 +17,6 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-import msgspec
-
 from skald_core.errors import Conflict, NotFound, SkaldError
 from skald_core.loop.database import Connection, Database, DiskFull
 from skald_core.loop.errors import LoopError
@@ -29,7 +27,7 @@ from skald_core.plugins.install.health import GOOD, Unhealthy, check_health
 from skald_core.plugins.install.job import LOG_LINES, Act, Change, Job, JobStore, Plan, Step
 from skald_core.plugins.install.lockfile import LockedPackage, LockedPlugin, LockFile
 from skald_core.plugins.install.messages import Message, message_of
-from skald_core.plugins.install.planner import Planner, advice_command, private_copy
+from skald_core.plugins.install.planner import Planner, advice_command
 from skald_core.plugins.install.purge import PluginData, purge_registry, remove_files
 from skald_core.plugins.install.wheel import Wheel, read_wheel, sha256_of
 
@@ -205,9 +203,10 @@ class Engine:
             raise _stale()
         if plan.act != "purge" and (reason := environment.advice_reason()) is not None:
             raise Conflict(
-                f"This environment is not changed from here ({reason}). Run by hand: {advice_command(plan)}",
+                f"This environment is not changed from here. Run by hand: {advice_command(plan)}",
                 code="advice_only",
                 command=advice_command(plan) or "",
+                reason=reason,
             )
         if self._busy:
             raise Conflict("Another job runs; wait for it.", code="job_running")
@@ -329,8 +328,7 @@ class Engine:
             reason = health.errors.get(first, health.states[first])
             raise Unhealthy(
                 f"The check before the switch failed: {first!r} does not start ({reason}). Nothing was changed.",
-                plugin=first,
-                reason=reason,
+                reason=f"{first}: {reason}",
             )
 
     async def _disable(self, plan: Plan, progress: _Progress) -> None:
@@ -419,11 +417,14 @@ class Engine:
     # -- the lock --------------------------------------------------------------------------------------------------
 
     async def current_lock(self) -> LockFile:
-        """The environment as ``plugins.lock`` would describe it."""
+        """The environment as ``plugins.lock`` would describe it; a file that cannot be read counts as none."""
         installed = await asyncio.to_thread(environment.snapshot)
-        return lockfile.current(
-            installed, await self.enabled_rows(), self._bundled(), lockfile.read_lock(self.data_dir)
-        )
+        try:
+            old = lockfile.read_lock(self.data_dir)
+        except SkaldError as error:
+            log.warning("%s", error.detail)
+            old = LockFile()
+        return lockfile.current(installed, await self.enabled_rows(), self._bundled(), old)
 
     async def missing(self) -> list[LockedPlugin]:
         """What plugins.lock names and this environment lacks; empty when the file cannot be read."""
@@ -456,14 +457,16 @@ class Engine:
             log.warning("the %s of %s was interrupted: %s", job.act, job.plugin or job.requirement, job.state)
         for outcome in outcomes.values():
             await asyncio.to_thread(switch.forget_outcome, outcome)
-        if lockfile.lock_path(self.data_dir).exists():
-            for row in await self.missing():
-                log.warning(
-                    "plugins.lock names %s %s, which is not installed here; restore it on the page Plugins or with "
-                    "'skald plugin install --from-lock'",
-                    row.name,
-                    row.version,
-                )
+
+    async def announce_missing(self) -> None:
+        """Say in the log what plugins.lock names and the environment lacks, as after the environment was built anew."""
+        for row in await self.missing():
+            log.warning(
+                "plugins.lock names %s %s, which is not installed here; restore it on the page Plugins or with "
+                "'skald plugin install --from-lock'",
+                row.name,
+                row.version,
+            )
 
     # -- telling ---------------------------------------------------------------------------------------------------
 
@@ -555,7 +558,7 @@ def _told(error: BaseException) -> Message:
     if isinstance(error, DiskFull) or (
         isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
     ):
-        return Message("install.disk_full")
+        return Message("error.disk_full")
     if isinstance(error, OSError):
         return Message("", {}, f"{os.strerror(error.errno or errno.EIO)}: {Path(str(error.filename or '')).name}")
     return message_of(error)
@@ -580,16 +583,3 @@ async def _whole(work: Callable[..., T], *args: Any) -> T:
             await asyncio.wait({task})
             task.exception()
         raise
-
-
-def audit_detail(plan: Plan) -> str:
-    """A plan for the audit log, at most 1,000 characters."""
-    shown = private_copy(plan)
-    body = {
-        "changes": [f"{c.name} {c.from_ or '-'} -> {c.to or '-'}" for c in shown.changes],
-        "hashes": shown.hashes,
-        "capabilities": msgspec.to_builtins(shown.capabilities),
-    }
-    if shown.data is not None:
-        body["data"] = msgspec.to_builtins(shown.data)
-    return msgspec.json.encode(body).decode()[:1000]

@@ -10,7 +10,7 @@ from skald_core.loop.database import Connection, Database
 from skald_core.plugins.install.messages import Message, Translator
 from skald_core.plugins.install.purge import PluginData
 
-__all__ = ("ACTS", "Act", "Change", "Job", "JobStore", "Plan", "PlannedWheel", "Step", "job_view")
+__all__ = ("ACTS", "Act", "Change", "Job", "JobStore", "Plan", "PlannedWheel", "Step", "audit_detail", "job_view")
 
 Act = Literal["install", "upgrade", "uninstall", "purge", "restore"]
 ACTS: tuple[Act, ...] = ("install", "upgrade", "uninstall", "purge", "restore")
@@ -112,6 +112,17 @@ def job_view(job: Job, texts: Translator, locale: str = "") -> dict[str, Any]:
     if job.command is not None:
         view["command"] = job.command
     return view
+
+
+def audit_detail(plan: Plan) -> str:
+    """What a plan changes, for the audit log."""
+    body: dict[str, Any] = {
+        "changes": [f"{c.name} {c.from_ or '-'} -> {c.to or '-'}" for c in plan.changes],
+        "hashes": plan.hashes,
+        "capabilities": plan.capabilities,
+        "data": plan.data,
+    }
+    return msgspec.json.encode(body).decode()
 
 
 class JobStore:

@@ -60,7 +60,7 @@ def read_lock(data_dir: Path) -> LockFile:
         return LockFile()
     except (OSError, msgspec.DecodeError, msgspec.ValidationError) as error:
         raise SkaldError(
-            f"{str(path)!r} cannot be read ({error}); mend it, or write it anew with 'skald plugin lock --write'",
+            f"{str(path)!r} cannot be read ({error}); mend it, or write it anew with 'skald plugin lock'",
             code="bad_lock",
         ) from None
     if found.version != 1:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-import msgspec
 from packaging.utils import canonicalize_name
 
 from skald_core.errors import BadInput, Conflict, NotFound
@@ -24,8 +23,6 @@ from skald_core.plugins.install.wheel import BadWheel, Wheel, read_wheel
 from skald_core.plugins.manifest import Contributes, Manifest, ManifestError, read_manifest
 
 __all__ = ("Planner", "advice_command", "orphans")
-
-KINDS = ("tools", "pages", "providers", "services", "commands", "agents", "mounts", "hooks")
 
 
 class Progress(Protocol):
@@ -362,11 +359,17 @@ def _contributions(old: Iterable[Manifest], new: Iterable[Manifest]) -> Contribu
 
 def _more(these: Iterable[Contributes], than: Iterable[Contributes]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for kind in KINDS:
-        names = {n for c in these for n in getattr(c, kind)} - {n for c in than for n in getattr(c, kind)}
+    for kind in Contributes.__struct_fields__:
+        names = _named(these, kind) - _named(than, kind)
         if names:
             found[kind] = sorted(names)
     return found
+
+
+def _named(these: Iterable[Contributes], kind: str) -> set[str]:
+    """What manifests name under a kind; ``routes`` is only yes or no and names nothing."""
+    lists = [value for c in these if isinstance(value := getattr(c, kind), list)]
+    return {name for names in lists for name in names}
 
 
 def _refuse_direct(artifact: Artifact) -> None:
@@ -407,8 +410,3 @@ def advice_command(plan: Plan) -> str | None:
         return f"{python} install --only-binary :all: {' '.join(comes)}"
     goes = [c.name for c in plan.changes if c.to is None]
     return f"{python} uninstall --yes {' '.join(goes)}" if goes else None
-
-
-def private_copy(plan: Plan) -> Plan:
-    """A plan without the parts that name files: for the audit log."""
-    return msgspec.structs.replace(plan, wheels=[], fingerprint="")

@@ -145,8 +145,13 @@ def _drop(c: Connection, names: Iterable[str]) -> None:
 def purge_registry(c: Connection, plugin_id: str, *, installed: bool) -> None:
     """Everything in ``system.db``, and the note for owners. Run in one transaction."""
     names = declared_names(c, plugin_id, "registry")
-    owner_names = declared_names(c, plugin_id, "owner")
+    owner_names = set(declared_names(c, plugin_id, "owner"))
+    earlier = c.execute("SELECT tables FROM plugin_purges WHERE plugin_id=?", (plugin_id,)).fetchone()
+    if earlier is not None:  # an owner may not have signed in since
+        owner_names |= set(msgspec.json.decode(earlier[0], type=list[str]))
     _drop(c, names)
+    held = c.execute("SELECT capability FROM plugin_capabilities WHERE plugin_id=?", (plugin_id,)).fetchall()
+    c.executemany("DELETE FROM role_capabilities WHERE capability=?", held)
     for table in _kernel_tables(c):
         c.execute(f"DELETE FROM {_quoted(table)} WHERE plugin_id=?", (plugin_id,))
     c.execute("DELETE FROM schema_ledger WHERE component=?", (f"plugin:{plugin_id}:registry",))
@@ -154,7 +159,7 @@ def purge_registry(c: Connection, plugin_id: str, *, installed: bool) -> None:
         c.execute("UPDATE plugins SET enabled=0, error='' WHERE id=?", (plugin_id,))
     else:
         c.execute("DELETE FROM plugins WHERE id=?", (plugin_id,))
-    note = msgspec.json.encode(owner_names).decode()
+    note = msgspec.json.encode(sorted(owner_names)).decode()
     c.execute(
         "INSERT INTO plugin_purges(plugin_id, at, tables) VALUES(?,?,?) "
         "ON CONFLICT(plugin_id) DO UPDATE SET at=excluded.at, tables=excluded.tables",

@@ -138,7 +138,7 @@ class Resolver:
             async with asyncio.timeout(TIMEOUT):
                 assert process.stdout is not None
                 while line := await process.stdout.readline():
-                    text = _without_secrets(line.decode(errors="replace").rstrip())
+                    text = _readable(line.decode(errors="replace"))
                     lines.append(text)
                     if text and not text.startswith(("Requirement already satisfied", "Looking in")):
                         self._say(text)
@@ -192,6 +192,11 @@ def _environment() -> dict[str, str]:
         if uv in env and pip not in env:
             env[pip] = env[uv]
     return env
+
+
+def _readable(line: str) -> str:
+    """A line of pip's for a person: without passwords, and without the names of files of ours."""
+    return re.sub(r" \(from -r .*\)$", "", _without_secrets(line.rstrip()))
 
 
 def _without_secrets(text: str) -> str:

@@ -58,7 +58,9 @@ def environment_lock() -> Iterator[None]:
         folder.mkdir(exist_ok=True, mode=0o700)
         handle = (folder / "lock").open("a+")
     except OSError as error:
-        raise SkaldError(f"{str(folder)!r} cannot be written ({error.strerror})", code="advice_only") from None
+        raise SkaldError(
+            f"{str(folder)!r} cannot be written ({error.strerror}); nothing was changed", code="environment_read_only"
+        ) from None
     try:
         _lock(handle)
         yield
@@ -150,7 +152,9 @@ def _removable(dist: Installed) -> list[Path]:
     try:
         files = dist.files()
     except LookupError as error:
-        raise SkaldError(f"{error}; remove it with the tool that installed it.", code="plugin_no_record") from None
+        raise SkaldError(
+            f"{error}; remove it with the tool that installed it.", code="plugin_no_record", name=dist.name
+        ) from None
     for path in files:
         if not inside(path):
             raise SkaldError(

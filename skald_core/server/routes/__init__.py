@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from skald_core.server.routes import account, agents, conversations, inbox, models, plugins
+from skald_core.server.routes import account, agents, conversations, inbox, models, my_plugins, openapi, plugin_jobs, plugins
 
-HANDLERS = (*account.HANDLERS, *agents.HANDLERS, *conversations.HANDLERS, *inbox.HANDLERS, *models.HANDLERS, *plugins.HANDLERS)
+HANDLERS = (
+    *account.HANDLERS,
+    *agents.HANDLERS,
+    *conversations.HANDLERS,
+    *inbox.HANDLERS,
+    *models.HANDLERS,
+    *my_plugins.HANDLERS,
+    *openapi.HANDLERS,
+    *plugin_jobs.HANDLERS,
+    *plugins.HANDLERS,
+)
 
 __all__ = ("HANDLERS",)

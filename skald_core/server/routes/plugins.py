@@ -1,17 +1,26 @@
-"""The plugin catalog (first cut), plugin pages and texts."""
+"""The plugin catalog of administrators (docs/http-api.md, "Plugins"), plugin pages and texts."""
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from litestar import Request, get, post, put
 from litestar.params import FromPath, JSONBody
 
-from skald_core.plugins.lifecycle import PluginRow, Plugins
+from skald_core.plugins import dist
+from skald_core.plugins.access import Grant
+from skald_core.plugins.configure import FormView, TestResult
+from skald_core.plugins.health import run_checks
+from skald_core.plugins.install.purge import PluginData
+from skald_core.plugins.state import Failure, PluginRow, State
 from skald_core.server.guards import caller, capability, public, runtime, signed_in
 
-__all__ = ("HANDLERS",)
+if TYPE_CHECKING:
+    from skald_core.runtime.app import Skald
+
+__all__ = ("HANDLERS", "ConfigBody")
 
 AnyRequest = Request[Any, Any, Any]
 manage = capability("plugin.manage")
@@ -21,43 +30,174 @@ class ConfigBody(msgspec.Struct):
     values: dict[str, Any]
 
 
-def plugin_view(plugins: Plugins, row: PluginRow, locale: str) -> dict[str, Any]:
-    """A catalog row (docs/http-api.md)."""
+class AccessBody(msgspec.Struct):
+    default_on: bool | None = None
+    users: Annotated[dict[str, bool | None], msgspec.Meta(max_length=10_000)] = {}
+
+
+class CapabilityView(msgspec.Struct, frozen=True):
+    id: str
+    title: str
+
+
+class ContributesView(msgspec.Struct, frozen=True):
+    tools: list[str]
+    pages: list[str]
+    routes: int
+    providers: list[str]
+    services: list[str]
+    commands: list[str]
+    agents: list[str]
+    mounts: list[str]
+    hooks: list[str]
+    cli: list[str]
+
+
+class PluginView(msgspec.Struct, frozen=True, kw_only=True):
+    """``Plugin`` of docs/http-api.md."""
+
+    id: str
+    title: str
+    summary: str
+    distribution: str
+    author: str
+    license: str
+    version: str
+    running_version: str | None
+    latest_version: str | None
+    state: State
+    enabled: bool
+    bundled: bool
+    editable: bool
+    error: Failure | None
+    problems: list[str]
+    deprecations: list[str]
+    contributes: ContributesView
+    capabilities: list[CapabilityView]
+    rights: list[CapabilityView]
+    homepage: str
+    docs: str
+    size: int
+    import_ms: float
+    start_ms: float
+    restart_needed: bool
+    configurable: bool
+    default_on: bool
+
+
+class AccessView(msgspec.Struct, frozen=True):
+    default_on: bool
+    users: list[Grant]
+
+
+class PluginDetailView(PluginView, frozen=True, kw_only=True):
+    """``PluginDetail`` of docs/http-api.md."""
+
+    access: AccessView
+    data: PluginData
+    readme: str
+    changelog: str
+
+
+class HealthView(msgspec.Struct, frozen=True):
+    id: str
+    title: str
+    ok: bool
+    text: str
+    ms: int
+
+
+class PageView(msgspec.Struct, frozen=True):
+    plugin: str
+    page_id: str
+    title: str
+    icon: str
+    entry: str
+    admin_only: bool
+    priority: int
+
+
+def _contributes(app: Skald, row: PluginRow) -> ContributesView:
+    """What the code registered, while it runs; what the manifest announces, else."""
+    brought = app.plugins.contributed.of(row.id)
+    manifest = row.found.manifest
+    mounts = list(manifest.contributes.mounts) if manifest is not None else []
+    if brought is not None:
+        return ContributesView(
+            tools=[tool.name for tool in brought.tools],
+            pages=[page.page_id for page in brought.pages],
+            routes=len(brought.routes),
+            providers=[kind.id for kind in brought.providers],
+            services=[service.protocol.__name__ for service in brought.services],
+            commands=[command.name for command in brought.commands],
+            agents=[agent.id for agent in brought.agents],
+            mounts=mounts,
+            hooks=app.plugins.dispatcher.hooks_of(row.id),
+            cli=brought.cli,
+        )
+    if manifest is None:
+        return ContributesView([], [], 0, [], [], [], [], [], [], [])
+    said = manifest.contributes
+    return ContributesView(
+        tools=said.tools,
+        pages=said.pages,
+        routes=int(said.routes),
+        providers=said.providers,
+        services=said.services,
+        commands=said.commands,
+        agents=said.agents,
+        mounts=mounts,
+        hooks=said.hooks,
+        cli=[],
+    )
+
+
+def _fields(app: Skald, row: PluginRow, size: int, locale: str) -> dict[str, Any]:
     manifest = row.found.manifest
     title, summary = manifest.localized(locale) if manifest else (row.id, "")
-    brought = plugins.contributed.of(row.id)
+    brought = app.plugins.contributed.of(row.id)
+
+    def may(name: str) -> CapabilityView:
+        found = app.texts.find(f"plugin_capability.{name}", locale)
+        return CapabilityView(name, found or name)
+
     return {
         "id": row.id,
         "title": title,
         "summary": summary,
         "distribution": row.found.distribution,
-        "version": row.found.version,
         "author": row.found.author,
+        "license": row.found.license,
+        "version": row.found.version,
+        "running_version": row.running_version,
+        "latest_version": app.reviews.latest(row.found),
         "state": row.state,
         "enabled": row.enabled,
         "bundled": row.bundled,
         "editable": row.found.editable,
         "error": row.error,
-        "problems": row.problems,
-        "contributes": {
-            "tools": [t.name for t in brought.tools] if brought else (manifest.contributes.tools if manifest else []),
-            "pages": [p.page_id for p in brought.pages]
-            if brought
-            else (manifest.contributes.pages if manifest else []),
-            "routes": len(brought.routes) if brought else 0,
-            "providers": [t.id for t in brought.providers]
-            if brought
-            else (manifest.contributes.providers if manifest else []),
-            "hooks": plugins.dispatcher.hooks_of(row.id) or (manifest.contributes.hooks if manifest else []),
-        },
-        "capabilities": manifest.capabilities if manifest else [],
+        "problems": app.plugins.problems(row),
+        "deprecations": row.deprecations,
+        "contributes": _contributes(app, row),
+        "capabilities": [may(name) for name in manifest.capabilities] if manifest else [],
+        "rights": [
+            CapabilityView(right.id, app.texts.of_plugin(row.id, right.title, locale))
+            for right in (brought.capabilities if brought else ())
+        ],
         "homepage": manifest.homepage if manifest else "",
         "docs": manifest.docs if manifest else "",
+        "size": size,
         "import_ms": round(row.import_ms, 1),
         "start_ms": round(row.start_ms, 1),
-        "restart_needed": row.imported and row.state in {"disabled", "failed"},
-        "configurable": row.config_schema is not None and row.state == "running",
+        "restart_needed": row.restart_needed,
+        "configurable": row.form is not None,
+        "default_on": app.plugins.access.default_on(row.id),
     }
+
+
+async def _view(request: AnyRequest, row: PluginRow) -> PluginView:
+    size = await asyncio.to_thread(dist.size_of, row.found)
+    return PluginView(**_fields(runtime(request), row, size, _locale(request)))
 
 
 def _locale(request: AnyRequest) -> str:
@@ -65,71 +205,129 @@ def _locale(request: AnyRequest) -> str:
 
 
 @get("/api/plugins", guards=[manage])
-async def catalog(request: AnyRequest) -> list[dict[str, Any]]:
-    plugins = runtime(request).plugins
-    return [plugin_view(plugins, row, _locale(request)) for row in sorted(plugins.rows.values(), key=lambda r: r.id)]
+async def catalog(request: AnyRequest) -> list[PluginView]:
+    """Every installed plugin, by id."""
+    app = runtime(request)
+    await app.recheck_blocked()
+    rows = sorted(app.plugins.rows.values(), key=lambda row: row.id)
+    sizes = await asyncio.to_thread(lambda: [dist.size_of(row.found) for row in rows])
+    locale = _locale(request)
+    return [PluginView(**_fields(app, row, size, locale)) for row, size in zip(rows, sizes, strict=True)]
+
+
+@get("/api/plugins/{plugin:str}", guards=[manage])
+async def detail(request: AnyRequest, plugin: FromPath[str]) -> PluginDetailView:
+    """One plugin with who may use it, what it keeps, and what its author wrote."""
+    app = runtime(request)
+    row = app.plugins.get(plugin)
+    size, texts = await asyncio.to_thread(lambda: (dist.size_of(row.found), dist.texts_of(row.found)))
+    return PluginDetailView(
+        **_fields(app, row, size, _locale(request)),
+        access=await _access(app, plugin),
+        data=await app.plugin_data(plugin),
+        readme=texts.readme,
+        changelog=texts.changelog,
+    )
+
+
+async def _access(app: Skald, plugin: str) -> AccessView:
+    return AccessView(app.plugins.access.default_on(plugin), await app.plugins.grants(plugin))
 
 
 @get("/api/plugins/pages", guards=[signed_in])
-async def pages(request: AnyRequest) -> list[dict[str, Any]]:
+async def pages(request: AnyRequest) -> list[PageView]:
     """Pages the caller may open, in order."""
     app = runtime(request)
     user = caller(request)
     visible = app.plugins.visible_to(user.id)
+    manages = app.roles.allows(user.role, "plugin.manage")
     return [
-        {
-            "plugin": plugin_id,
-            "page_id": page.page_id,
-            "title": app.texts.t(_prefixed(plugin_id, page.title), user.locale) if "." in page.title else page.title,
-            "icon": page.icon,
-            "entry": f"/api/plugin/{plugin_id}/{page.entry.lstrip('/')}",
-            "admin_only": page.admin_only,
-            "priority": page.priority,
-        }
+        PageView(
+            plugin=plugin_id,
+            page_id=page.page_id,
+            title=app.texts.of_plugin(plugin_id, page.title, user.locale),
+            icon=page.icon,
+            entry=f"/api/plugin/{plugin_id}/{page.entry.lstrip('/')}",
+            admin_only=page.admin_only,
+            priority=page.priority,
+        )
         for plugin_id, page in app.plugins.contributed.pages()
-        if plugin_id in visible and (not page.admin_only or app.roles.allows(user.role, "plugin.manage"))
+        if plugin_id in visible and (manages or not page.admin_only)
     ]
 
 
-def _prefixed(plugin_id: str, key: str) -> str:
-    prefix = f"plugin.{plugin_id}."
-    return key if key.startswith(prefix) else prefix + key
-
-
 @post("/api/plugins/{plugin:str}/enable", guards=[manage], status_code=200)
-async def enable(request: AnyRequest, plugin: FromPath[str]) -> dict[str, Any]:
+async def enable(request: AnyRequest, plugin: FromPath[str]) -> PluginView:
+    """Start it, now and at every start. It may fail: the answer says so."""
     app = runtime(request)
+    app.plugins.get(plugin)
     await app.audit(caller(request), "plugin.enable", plugin)
-    return plugin_view(app.plugins, await app.plugins.enable(plugin), _locale(request))
+    return await _view(request, await app.plugins.enable(plugin))
 
 
 @post("/api/plugins/{plugin:str}/disable", guards=[manage], status_code=200)
-async def disable(request: AnyRequest, plugin: FromPath[str]) -> dict[str, Any]:
+async def disable(request: AnyRequest, plugin: FromPath[str]) -> PluginView:
     """Its routes, tools and pages are gone before this answers."""
     app = runtime(request)
+    app.plugins.get(plugin)
     await app.audit(caller(request), "plugin.disable", plugin)
-    return plugin_view(app.plugins, await app.plugins.disable(plugin), _locale(request))
+    return await _view(request, await app.plugins.disable(plugin))
+
+
+@put("/api/plugins/{plugin:str}/access", guards=[manage])
+async def access(request: AnyRequest, plugin: FromPath[str], data: JSONBody[AccessBody]) -> AccessView:
+    """Who may use it. A revocation holds before this answers."""
+    app = runtime(request)
+    app.plugins.get(plugin)
+    told = msgspec.json.encode({"default_on": data.default_on, "users": data.users}).decode()
+    await app.audit(caller(request), "plugin.access", plugin, told)
+    await app.plugins.change_access(plugin, default_on=data.default_on, users=data.users)
+    return await _access(app, plugin)
 
 
 @get("/api/plugins/{plugin:str}/config", guards=[manage])
-async def config(request: AnyRequest, plugin: FromPath[str]) -> dict[str, Any]:
-    plugins = runtime(request).plugins
-    row = plugins.get(plugin)
-    return {"schema": row.config_schema or {}, "values": plugins.config_values(plugin)}
+async def config(request: AnyRequest, plugin: FromPath[str]) -> FormView:
+    """The form of its settings, as far as they are known: a plugin that never ran has told nobody yet."""
+    return await runtime(request).settings_desk.view(plugin, _locale(request))
 
 
 @put("/api/plugins/{plugin:str}/config", guards=[manage])
-async def configure(request: AnyRequest, plugin: FromPath[str], data: JSONBody[ConfigBody]) -> dict[str, Any]:
+async def configure(request: AnyRequest, plugin: FromPath[str], data: JSONBody[ConfigBody]) -> PluginView:
+    """Save settings. A running plugin starts again with them."""
     app = runtime(request)
-    await app.audit(caller(request), "plugin.configure", plugin)
-    return plugin_view(app.plugins, await app.plugins.configure(plugin, data.values), _locale(request))
+    app.plugins.get(plugin)
+    await app.audit(caller(request), "plugin.configure", plugin, ", ".join(sorted(data.values)))
+    return await _view(request, await app.settings_desk.save(plugin, data.values, _locale(request)))
+
+
+@post("/api/plugins/{plugin:str}/config/test", guards=[manage], status_code=200)
+async def try_config(request: AnyRequest, plugin: FromPath[str], data: JSONBody[ConfigBody]) -> TestResult:
+    """Have the plugin try settings that are not saved."""
+    return await runtime(request).settings_desk.test(plugin, data.values, _locale(request))
+
+
+@post("/api/plugins/{plugin:str}/health", guards=[manage], status_code=200)
+async def health(request: AnyRequest, plugin: FromPath[str]) -> list[HealthView]:
+    """Run its health checks now."""
+    app = runtime(request)
+    row = app.plugins.get(plugin)
+    brought = app.plugins.contributed.of(plugin) if row.state == "running" else None
+    locale = _locale(request)
+
+    def say(text: str) -> str:
+        return app.texts.of_plugin(plugin, text, locale)
+
+    found = await run_checks(plugin, brought.health if brought is not None else ())
+    slow = app.texts.t("plugin_health.slow", locale)
+    return [HealthView(c.id, say(c.title), c.ok, slow if c.slow else say(c.text), c.ms) for c in found]
 
 
 @get("/api/i18n/{locale:str}", guards=[public])
 async def texts(request: AnyRequest, locale: FromPath[str]) -> dict[str, str]:
-    """Texts of all running plugins in a language, English where it lacks one."""
-    app = runtime(request)
-    return app.plugins.contributed.texts(app.texts.resolve(locale))
+    """Texts of all running plugins in a language; what it lacks in the instance's, then in English."""
+    return dict(runtime(request).texts.of_plugins(locale))
 
 
-HANDLERS = (catalog, pages, enable, disable, config, configure, texts)
+HANDLERS = (
+    catalog, pages, detail, enable, disable, access, config, configure, try_config, health, texts,
+)  # fmt: skip

@@ -13,6 +13,7 @@ import { toast, toastError } from "../ui/toast.js";
 import "../ui/form.js";
 import "../ui/page.js";
 import "../ui/states.js";
+import { roleName } from "./users/roles.js";
 import "./sign-in.js";
 
 export class SkProfilePage extends SkElement {
@@ -126,7 +127,7 @@ export class SkProfilePage extends SkElement {
         ></sk-form>
         <dl>
           <div><dt>${t("login.username")}</dt><dd>${me.username}</dd></div>
-          <div><dt>${t("profile.role")}</dt><dd>${me.role}</dd></div>
+          <div><dt>${t("profile.role")}</dt><dd>${roleName(me.role)}</dd></div>
           <div><dt>${t("profile.storage")}</dt><dd><sk-icon name=${me.encrypted ? "lock-fill" : "lock"}></sk-icon> ${me.encrypted ? t("profile.encrypted") : t("profile.plain")}</dd></div>
         </dl>
       </sk-card>

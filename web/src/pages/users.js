@@ -218,7 +218,7 @@ export class SkUsersPage extends SkElement {
         color: var(--text-faint);
       }
       .who {
-        flex: 1 1 14rem;
+        flex: 1 1 11rem;
         min-inline-size: 0;
         overflow-wrap: anywhere;
       }
@@ -245,15 +245,15 @@ export class SkUsersPage extends SkElement {
       li sk-icon {
         --icon-size: 0.9rem;
       }
-      select {
+      select.field {
         inline-size: auto;
-        min-inline-size: 9rem;
+        flex: 0 1 9rem;
       }
       @media (max-width: 30rem) {
         .who {
           flex-basis: calc(100% - 3.5rem);
         }
-        select {
+        select.field {
           flex: 1;
         }
       }

@@ -68,6 +68,11 @@ class Answer:
         """The server has given its reason to stop; only usage may still come."""
         return self._finish is not None
 
+    @property
+    def complete(self) -> bool:
+        """Never known: usage may still come, or not."""
+        return False
+
     def feed(self, chunk: dict[str, Any]) -> Iterator[StreamEvent]:
         """Take one decoded chunk (or one whole completion, from a server that does not stream)."""
         if not self._started:

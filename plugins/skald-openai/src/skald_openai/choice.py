@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-from typing import Literal, get_args
+from typing import NamedTuple
 
-from skald_core.api import ConfigError, Failure, ModelRequest
+from skald_core.api import Failure, ModelRequest
+from skald_openai.apis import Api, ApiSetting
 from skald_openai.failures import Failures
 from skald_openai.services import ServiceSpec
 
-__all__ = ("SETTINGS", "Api", "ApiChoice", "ApiSetting", "parse_api")
-
-Api = Literal["chat", "responses"]
-ApiSetting = Literal["automatic", "chat", "responses"]
-SETTINGS: tuple[ApiSetting, ...] = get_args(ApiSetting)
+__all__ = ("ApiChange", "ApiChoice")
 
 _NO_SUCH_PATH = frozenset({404, 405, 501})
 _USE_RESPONSES = re.compile(r"v1/responses|\bresponses api\b|not a chat model", re.IGNORECASE)
+_USE_CHAT = re.compile(
+    r"chat[/ ]completions|(?:not|n't) (?:be )?(?:supported|used|available)[^.]{0,40}responses", re.IGNORECASE
+)
 _CHAT_ONLY = frozenset(
     (
         "frequency_penalty",
@@ -39,16 +39,11 @@ _CHAT_ONLY = frozenset(
 """Extra settings of a model that only chat completions know."""
 
 
-def parse_api(text: str) -> ApiSetting:
-    """The setting as it was stored; empty means automatic.
+class ApiChange(NamedTuple):
+    """Another API, for one model or for every model of the server."""
 
-    Raises:
-        ConfigError: it is none.
-    """
-    found = next((setting for setting in SETTINGS if setting == (text.strip() or "automatic")), None)
-    if found is None:
-        raise ConfigError(f"The API {text!r} is unknown. Choose one of: {', '.join(SETTINGS)}.")
-    return found
+    api: Api
+    every_model: bool
 
 
 class ApiChoice:
@@ -61,7 +56,7 @@ class ApiChoice:
     def __init__(self, setting: ApiSetting, service: ServiceSpec) -> None:
         self._setting = setting
         self._responses = service.responses
-        self._models: set[str] = set()  # those that are to be had through the Responses API only
+        self._models: dict[str, Api] = {}  # those that are to be had through one API only
 
     def of(self, request: ModelRequest) -> Api:
         """The API to begin with. What only chat completions can say goes there."""
@@ -69,21 +64,24 @@ class ApiChoice:
             return self._setting
         if request.stop_sequences or any(request.extra.get(field) is not None for field in _CHAT_ONLY):
             return "chat"
-        return "responses" if self._responses or request.model in self._models else "chat"
+        return self._models.get(request.model) or ("responses" if self._responses else "chat")
 
-    def other(self, api: Api, refusal: Failure, failures: Failures) -> Api | None:
-        """The API to try after this refusal, or None when it is no reason to change."""
+    def other(self, api: Api, refusal: Failure, failures: Failures) -> ApiChange | None:
+        """What to try after this refusal, or None when it is no reason to change."""
         status, reply = refusal.error.status, refusal.reply
         if self._setting != "automatic":
             return None
-        if api == "responses":
-            unknown = status in _NO_SUCH_PATH and (reply is None or not failures.is_about_model(reply))
-            return "chat" if unknown else None
-        return "responses" if reply is not None and _USE_RESPONSES.search(reply.message) else None
-
-    def remember(self, api: Api, model: str) -> None:
-        """The other API has answered: use it from now on. A server without the Responses API has it for no model."""
+        said = reply.message if reply is not None else ""
         if api == "chat":
-            self._responses = False
+            return ApiChange("responses", every_model=False) if _USE_RESPONSES.search(said) else None
+        if _USE_CHAT.search(said):
+            return ApiChange("chat", every_model=False)
+        unknown = status in _NO_SUCH_PATH and (reply is None or not failures.is_about_model(reply))
+        return ApiChange("chat", every_model=True) if unknown else None
+
+    def remember(self, change: ApiChange, model: str) -> None:
+        """The other API has answered: use it from now on."""
+        if change.every_model:
+            self._responses = change.api == "responses"
         else:
-            self._models.add(model)
+            self._models[model] = change.api

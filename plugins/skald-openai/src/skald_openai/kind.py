@@ -14,7 +14,7 @@ from skald_core.api import (
     ProviderType,
     RemoteModel,
 )
-from skald_openai.choice import SETTINGS, parse_api
+from skald_openai.apis import SETTINGS, parse_api
 from skald_openai.services import ServiceSpec, all_services, parse_endpoint
 
 __all__ = ("OpenAICompatible",)

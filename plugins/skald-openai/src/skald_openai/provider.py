@@ -20,7 +20,8 @@ from skald_core.api import (
     StreamEvent,
 )
 from skald_openai.answer import Answer
-from skald_openai.choice import Api, ApiChoice, ApiSetting
+from skald_openai.apis import Api, ApiSetting
+from skald_openai.choice import ApiChange, ApiChoice
 from skald_openai.dialect import Dialect
 from skald_openai.failures import RESPONSES, Failures
 from skald_openai.known import known_info
@@ -148,7 +149,7 @@ class _Call(ModelCall):
         self._api = choice.of(request)
         super().__init__(request, failures[self._api])
         self._choice = choice
-        self._changed = False
+        self._change: ApiChange | None = None
         self._dialects = dialects
         self._failures = failures
         self._new_id = new_id
@@ -166,17 +167,18 @@ class _Call(ModelCall):
         return _PATHS[self._api]
 
     def learn(self, refusal: Failure, body: Mapping[str, Any]) -> None:
-        other = None if self._changed else self._choice.other(self._api, refusal, self._failures[self._api])
-        if other is not None:
-            self._api, self._changed = other, True
-            self.failures = self._failures[other]
+        # A call changes its API once: two that send each other's requests away are no reason to go round in circles.
+        change = self._choice.other(self._api, refusal, self._failures[self._api]) if self._change is None else None
+        if change is not None:
+            self._api, self._change = change.api, change
+            self.failures = self._failures[change.api]
         elif refusal.reply is not None and refusal.error.status in _LESSONS:
             dialect = self._dialects.chat if self._api == "chat" else self._dialects.responses
             dialect.learn(refusal.reply, body, self.request.extra)
 
     def read(self, response: httpx.Response) -> AsyncGenerator[StreamEvent, None]:
-        if self._changed:
-            self._choice.remember(self._api, self.request.model)
+        if self._change is not None:
+            self._choice.remember(self._change, self.request.model)
         answer: AnswerInTheMaking
         if self._api == "chat":
             answer = Answer(self.request, self._new_id)

@@ -53,6 +53,10 @@ class AnswerInTheMaking(Protocol):
     def ended(self) -> bool:
         """The server has said that, and why, the answer is over."""
 
+    @property
+    def complete(self) -> bool:
+        """Nothing that is worth waiting for will follow."""
+
     def takes(self, body: dict[str, Any]) -> bool:
         """Is this a whole answer of this API, from a server that does not stream?"""
 
@@ -133,6 +137,9 @@ async def _streamed(
                     break
                 for out in _one(event, answer, failures):
                     yield out
+                if answer.complete:
+                    done = True
+                    break
             if not done:
                 data = await _next(chunks, answer, after_stop)
         if done:

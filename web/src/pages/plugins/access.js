@@ -71,8 +71,10 @@ export class SkPluginAccess extends SkElement {
           (user) => user.id,
           (user) =>
             html`<li>
-              <span class="who"><span dir="auto">${user.display_name}</span> <span class="faint">${roleName(user.role)}</span></span>
-              <span class=${user.allowed ? "may" : "not"}><sk-icon name=${user.allowed ? "check-circle" : "slash-circle"}></sk-icon>${t(user.allowed ? "access.may" : "access.may_not")}</span>
+              <span class="who">
+                <span><span dir="auto">${user.display_name}</span> <span class="faint">${roleName(user.role)}</span></span>
+                <span class=${user.allowed ? "may" : "not"}><sk-icon name=${user.allowed ? "check-circle" : "slash-circle"}></sk-icon>${t(user.allowed ? "access.may" : "access.may_not")}</span>
+              </span>
               <select
                 class="field"
                 aria-label=${t("access.of", { name: user.display_name })}
@@ -112,6 +114,8 @@ export class SkPluginAccess extends SkElement {
       }
       .who {
         flex: 1 1 9rem;
+        display: flex;
+        flex-direction: column;
         min-inline-size: 0;
         overflow-wrap: anywhere;
       }
@@ -120,7 +124,7 @@ export class SkPluginAccess extends SkElement {
         display: inline-flex;
         align-items: center;
         gap: var(--s1);
-        min-inline-size: 8rem;
+        font-size: var(--size-xs);
       }
       .may sk-icon {
         color: var(--done);
@@ -131,9 +135,9 @@ export class SkPluginAccess extends SkElement {
       li sk-icon {
         --icon-size: 1rem;
       }
-      select {
+      select.field {
         inline-size: auto;
-        flex: 0 1 16rem;
+        flex: 0 1 14rem;
       }
     `,
   ];

@@ -27,6 +27,7 @@ export class SkPluginHealth extends SkElement {
   /** @param {Map<string, unknown>} changed */
   willUpdate(changed) {
     if (changed.has("plugin")) this._checks.clear();
+    this.hidden = !this.running || (!this._checks.error && !this._checks.data?.length);
     if ((changed.has("plugin") || changed.has("running")) && this.plugin && this.running) void this._checks.load();
   }
 
@@ -57,9 +58,6 @@ export class SkPluginHealth extends SkElement {
     css`
       :host {
         display: block;
-      }
-      :host(:not([running])) {
-        display: none;
       }
       ul {
         list-style: none;

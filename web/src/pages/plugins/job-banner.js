@@ -12,6 +12,10 @@ export class SkJobBanner extends SkElement {
     new Watch(this, pluginJobs);
   }
 
+  willUpdate() {
+    this.hidden = pluginJobs.running === null;
+  }
+
   render() {
     const job = pluginJobs.running;
     if (!job) return nothing;

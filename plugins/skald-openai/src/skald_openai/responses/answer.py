@@ -105,6 +105,11 @@ class ResponseAnswer:
         """The whole response has come: nothing after it matters."""
         return self._response is not None
 
+    @property
+    def complete(self) -> bool:
+        """The whole response holds its usage too."""
+        return self._response is not None
+
     def feed(self, chunk: Json) -> Iterator[StreamEvent]:
         """Take one event, or a whole response. Unknown events are ignored: the API adds some without notice."""
         kind = chunk.get("type")
@@ -152,7 +157,8 @@ class ResponseAnswer:
         if cut:
             details = response.get("incomplete_details")
             reason = details.get("reason") if isinstance(details, dict) else None
-            stop = _INCOMPLETE.get(str(reason), "error")
+            # Servers that give no reason know one only.
+            stop = _INCOMPLETE.get(str(reason), "error") if reason else "max_tokens"
         yield from self._halves()
         called = False
         for event in self._calls.finish(cut=cut):

@@ -161,7 +161,7 @@ def _media(part: MediaPart, capabilities: frozenset[str]) -> Json:
     kind = part.media_type.lower()
     match media_kind(part, capabilities):
         case "image":
-            return {"type": "input_image", "image_url": data_url(kind, part.data)}
+            return {"type": "input_image", "detail": "auto", "image_url": data_url(kind, part.data)}
         case "document":
             name = part.name or "document.pdf"
             return {"type": "input_file", "filename": name, "file_data": data_url(kind, part.data)}
