@@ -49,7 +49,7 @@ class _Work(msgspec.Struct):
             "name": self.name,
             "title": self.title,
             "text": self.text,
-            "step": self.step,
+            "step": self.step or None,
             "steps": [*self.steps],
             "steps_before": self.dropped,
         }

@@ -13,7 +13,7 @@ import socket
 import sys
 
 from skald_core.errors import StartError
-from skald_core.plugins.lifecycle import only_from_environment, strict_from_environment
+from skald_core.plugins.lifecycle import only_from_environment, patience_from_environment, strict_from_environment
 from skald_core.runtime.settings import Settings, default_data_dir
 
 __all__ = ("run", "serve")
@@ -39,6 +39,7 @@ def run(args: argparse.Namespace) -> int:
         strict_plugins=strict_from_environment(),
         only_plugins=only_from_environment(),
         trace_plugins=os.environ.get("SKALD_TRACE_PLUGINS", "") == "1",
+        plugin_patience=patience_from_environment(),
         port_file=args.port_file,
     )
     listener = bind(settings.host, settings.port)

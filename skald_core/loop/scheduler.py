@@ -69,7 +69,7 @@ class Scheduler:
             services, turn, frame, limits=limits, scope=scope, token=token, committer=committer, emit=emit
         )
         self.closing: dict[CallId, FrameId] = {}
-        self._started: set[CallId] = set()
+        self._started: set[CallId] = set()  # told of and not ended
 
     def approve(self, call: CallId) -> None:
         """Let a call run without judging it again: it was judged before a crash interrupted it."""
@@ -283,6 +283,7 @@ class Scheduler:
         kind: Kind,
     ) -> None:
         output = work.output
+        self._started.discard(work.call.id)
         shown = cut(text, self._limits.event_chars)
         self._emit(
             ToolCallEndEvent(
@@ -301,6 +302,7 @@ class Scheduler:
                     call.name,
                 )
             )  # fmt: skip
+        self._started.discard(call.id)
         self._turn.running.pop(call.id, None)
         self._emit(
             ToolCallEndEvent(
@@ -312,7 +314,7 @@ class Scheduler:
     def _progress(self, work: Work, data: dict[str, Any]) -> None:
         if threading.get_ident() != self._thread:
             self._loop.call_soon_threadsafe(self._progress, work, data)
-        elif work.started and work.state is None:
+        elif work.call.id in self._started:
             self._emit(
                 ToolProgressEvent(self._frame.conversation, self._frame.id, work.call.id, work.call.tool_use_id, data)
             )

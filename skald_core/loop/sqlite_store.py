@@ -997,21 +997,6 @@ class SqliteStore:
 
         return await self.db.read(read)
 
-    async def message_counts(self, conversations: Sequence[ConversationId]) -> dict[ConversationId, int]:
-        """How many messages the visible branch of each has; for lists, so not part of what every store must know."""
-
-        def read(c: Connection) -> dict[ConversationId, int]:
-            counts: dict[ConversationId, int] = {}
-            for conversation in conversations:
-                sql = f"SELECT {_HEAD} FROM loop_frames WHERE conversation = ? AND depth = 0 LIMIT 1"
-                row = c.execute(sql, (conversation,)).fetchone()
-                if row is not None and row[0]:
-                    found = c.execute(_PATH + ") SELECT count(*) FROM path", {"head": row[0]}).fetchone()
-                    counts[conversation] = int(found[0])
-            return counts
-
-        return await self.db.read(read)
-
     async def leaf(self, message: MessageId) -> MessageId:
         def read(c: Connection) -> MessageId:
             newest: dict[int, int] = {}

@@ -23,7 +23,7 @@ __all__ = ("Contributed", "PluginContributions")
 
 
 class PluginContributions(msgspec.Struct):
-    """What one running plugin brought. ``app`` is the application made of its routes; ``cli`` are names of its commands for
+    """What one running plugin brought. ``app`` is the application made of its routes, None until it is built; ``cli`` are names of its commands for
     the terminal."""
 
     tools: list[Tool] = []
@@ -110,11 +110,6 @@ class Contributed:
     def of(self, plugin_id: str) -> PluginContributions | None:
         return self._by_plugin.get(plugin_id)
 
-    def app(self, plugin_id: str) -> Any:
-        """The ASGI application of a plugin's routes and files, or None."""
-        brought = self._by_plugin.get(plugin_id)
-        return None if brought is None else brought.app
-
     def _visible(self, field: str, visible: Collection[str] | None) -> list[tuple[str, Any]]:
         kept = self._kept[field]
         return list(kept) if visible is None else [row for row in kept if row[0] in visible]
@@ -165,6 +160,12 @@ class Contributed:
     def add_texts(self, plugin_id: str, i18n: dict[str, dict[str, str]]) -> None:
         """A plugin's texts by locale and key. They stay when it stops: its settings may be read and changed then."""
         self._i18n[plugin_id] = i18n
+        self._texts.clear()
+        self.version += 1
+
+    def forget_texts(self, plugin_id: str) -> None:
+        """The plugin is not installed any more."""
+        self._i18n.pop(plugin_id, None)
         self._texts.clear()
         self.version += 1
 

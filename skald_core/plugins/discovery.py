@@ -66,11 +66,10 @@ def discover(entry_points: Iterable[importlib.metadata.EntryPoint] | None = None
     points = list(importlib.metadata.entry_points(group=GROUP) if entry_points is None else entry_points)
     found: dict[tuple[str, str, str], Discovered] = {}
     for point in points:
-        dist = point.dist
-        name = dist.name if dist is not None else point.value.partition(".")[0]
-        key = (canonical_id(name), point.name, point.value)
+        facts = _facts(point)
+        key = (canonical_id(facts.name), point.name, point.value)
         if key not in found:
-            found[key] = _describe(point, dist, name)
+            found[key] = _describe(point, facts)
     rows = sorted(found.values(), key=lambda row: (row.id, row.distribution))
     counts: dict[str, list[str]] = {}
     for row in rows:
@@ -87,17 +86,40 @@ def discover(entry_points: Iterable[importlib.metadata.EntryPoint] | None = None
     ]
 
 
-def _describe(
-    point: importlib.metadata.EntryPoint, dist: importlib.metadata.Distribution | None, name: str
-) -> Discovered:
+class _Facts(msgspec.Struct, frozen=True):
+    """What a distribution's metadata say; read once, since every look at them parses the file anew."""
+
+    name: str
+    version: str = ""
+    author: str = ""
+    license: str = ""
+    editable: bool = False
+
+
+def _facts(point: importlib.metadata.EntryPoint) -> _Facts:
+    dist = point.dist
+    if dist is None:
+        return _Facts(point.value.partition(".")[0])
+    meta = dist.metadata
+    return _Facts(
+        str(meta["Name"]) if "Name" in meta else dist.name,
+        str(meta["Version"]) if "Version" in meta else dist.version,
+        _author(meta),
+        _license(meta),
+        _is_editable(dist),
+    )
+
+
+def _describe(point: importlib.metadata.EntryPoint, facts: _Facts) -> Discovered:
+    name = facts.name
     base = Discovered(
         id=point.name,
         distribution=name,
-        version=dist.version if dist is not None else "",
+        version=facts.version,
         module=point.value,
-        author=_author(dist),
-        license=_license(dist),
-        editable=_is_editable(dist),
+        author=facts.author,
+        license=facts.license,
+        editable=facts.editable,
     )
     expected = canonical_id(name)
     if point.name != expected:
@@ -126,21 +148,15 @@ def _describe(
     return msgspec.structs.replace(base, manifest=manifest)
 
 
-def _author(dist: importlib.metadata.Distribution | None) -> str:
-    if dist is None:
-        return ""
-    meta = dist.metadata
+def _author(meta: importlib.metadata.PackageMetadata) -> str:
     for name in ("Author", "Author-email", "Maintainer"):
         if name in meta:
             return str(meta[name]).partition("<")[0].strip()
     return ""
 
 
-def _license(dist: importlib.metadata.Distribution | None) -> str:
+def _license(meta: importlib.metadata.PackageMetadata) -> str:
     """The licence expression, the old field, or the last words of a classifier."""
-    if dist is None:
-        return ""
-    meta = dist.metadata
     for name in ("License-Expression", "License"):
         text = str(meta[name]).strip() if name in meta else ""
         if text and "\n" not in text and text.upper() != "UNKNOWN":
@@ -151,6 +167,6 @@ def _license(dist: importlib.metadata.Distribution | None) -> str:
     return classified[0].rpartition("::")[2].strip() if classified else ""
 
 
-def _is_editable(dist: importlib.metadata.Distribution | None) -> bool:
-    text = dist.read_text("direct_url.json") if dist is not None else None
+def _is_editable(dist: importlib.metadata.Distribution) -> bool:
+    text = dist.read_text("direct_url.json")
     return bool(text and json.loads(text).get("dir_info", {}).get("editable"))

@@ -65,14 +65,19 @@ class _Call:
         self._names = tuple(impl.argnames)
         self._defaults = tuple(impl.kwargnames)
         self.run: Callable[[Mapping[str, Any]], Any] = self._any
-        if not self._defaults:
+        if not self._defaults:  # the usual shapes without a dict
             if self._names == ("ctx",):
                 self.run = self._context_only
+            elif len(self._names) == 1:
+                self.run = self._one
             elif len(self._names) == 2 and self._names[0] == "ctx":
                 self.run = self._context_and_one
 
     def _context_only(self, arguments: Mapping[str, Any]) -> Any:
         return self._function(self._context)
+
+    def _one(self, arguments: Mapping[str, Any]) -> Any:
+        return self._function(arguments[self._names[0]])
 
     def _context_and_one(self, arguments: Mapping[str, Any]) -> Any:
         return self._function(self._context, arguments[self._names[1]])

@@ -38,6 +38,7 @@ __all__ = (
     "Plugins",
     "State",
     "only_from_environment",
+    "patience_from_environment",
     "set_enabled_offline",
     "strict_from_environment",
 )
@@ -112,10 +113,12 @@ class Plugins:
         self._locks: dict[str, asyncio.Lock] = {}
         self._starting: dict[str, asyncio.Task[None]] = {}
         self._started: list[str] = []
+        self._failing: set[asyncio.Task[None]] = set()
         self._withheld: dict[str, set[str]] = {}
         self._visible: dict[str, frozenset[str]] = {}
         self._visible_version = -1
         self._booting = False
+        self._finishing: asyncio.Task[None] | None = None
         self._closed = False
         self.changed: Callable[[str], Awaitable[None]] = _nothing
         self.access_changed: Callable[[str, Change], Awaitable[None]] = _nobody
@@ -137,6 +140,32 @@ class Plugins:
         await self._start_all([r for r in self.rows.values() if r.enabled and r.state == "discovered"])
         self._booting = False
         await self._remember(*self.rows.values())
+        self._finishing = asyncio.get_running_loop().create_task(self._finish_routes(), name="build plugin routes")
+
+    async def _finish_routes(self) -> None:
+        """Build the routes that the boot left, one after the other, with everybody's requests in between. A request that
+        comes first builds them itself."""
+        for plugin_id in list(self._started):
+            self.app(plugin_id)
+            await asyncio.sleep(0)
+
+    def app(self, plugin_id: str) -> Any:
+        """The ASGI application of a running plugin's routes, or None. A plugin whose routes cannot be built fails."""
+        try:
+            return self._loader.app(plugin_id)
+        except PhaseError as error:
+            row = self.rows[plugin_id]
+            task = asyncio.get_running_loop().create_task(self._fail(row, error.failure), name=f"stop plugin {row.id}")
+            self._failing.add(task)
+            task.add_done_callback(self._failing.discard)
+            return None
+
+    async def _fail(self, row: PluginRow, failure: Failure) -> None:
+        log.warning("plugin %s: %s failed: %s", row.id, failure.phase, failure.message)
+        if row.state == "running" and await self._halt(row, "failed"):
+            row.error = failure
+            await self._remember(row)
+            await self.changed(row.id)
 
     async def rescan(self, found: Iterable[Discovered]) -> None:
         """Take up what was installed, upgraded, uninstalled or purged since. New plugins are disabled unless they are
@@ -151,6 +180,7 @@ class Plugins:
                 row.problems = ["it was uninstalled; its code is gone at the next restart of the server"]
             else:
                 del self.rows[row.id]
+            self.contributed.forget_texts(row.id)
             await self.changed(row.id)
         for plugin in found:
             row_now = self.rows.get(plugin.id)
@@ -248,7 +278,7 @@ class Plugins:
                 if blocked is not None:
                     row.state, row.error = "blocked", Failure("compatibility", blocked)
                     return
-                await self._loader.start(row)
+                await self._loader.start(row, build_routes=self._strict or not self._booting)
                 self._started.append(row.id)
                 row.state = "running"
                 row.problems = [p for p in row.problems if "to start; the server went on" not in p]
@@ -308,6 +338,10 @@ class Plugins:
         if self._closed:
             return
         self._closed = True
+        if self._finishing is not None:
+            self._finishing.cancel()
+        if self._failing:
+            await asyncio.wait(self._failing)
         for row in [self.rows[plugin_id] for plugin_id in list(self._starting)]:
             await self._halt(row, "stopped")
         for plugin_id in list(reversed(self._started)):
@@ -360,9 +394,11 @@ class Plugins:
         return row
 
     async def settled(self) -> None:
-        """Wait until nothing is being started."""
-        while self._starting:
-            await asyncio.wait(list(self._starting.values()))
+        """Wait until nothing is being started, built or stopped."""
+        while pending := [*self._starting.values(), *self._failing, *([self._finishing] if self._finishing else [])]:
+            await asyncio.wait(pending)
+            if self._finishing is not None and self._finishing.done():
+                self._finishing = None
 
     async def _finish(self, task: asyncio.Task[None]) -> None:
         await asyncio.wait({task})  # waiting does not cancel it, and a disable that cancels it is no error here
@@ -489,3 +525,11 @@ def only_from_environment() -> frozenset[str] | None:
     """``SKALD_PLUGINS`` set (also to nothing) is safe mode: only the plugins it lists start."""
     text = os.environ.get("SKALD_PLUGINS")
     return None if text is None else frozenset(part.strip() for part in text.split(",") if part.strip())
+
+
+def patience_from_environment() -> float:
+    """``SKALD_PLUGIN_PATIENCE``: seconds a start waits for one plugin before it goes on without it; 10 unless set."""
+    try:
+        return max(0.0, float(os.environ.get("SKALD_PLUGIN_PATIENCE", "10")))
+    except ValueError:
+        return 10.0

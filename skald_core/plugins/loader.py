@@ -30,8 +30,8 @@ __all__ = ("BuildRoutes", "Limits", "Loader", "NeedsConfig")
 
 log = logging.getLogger("skald.plugins")
 
-BuildRoutes = Callable[[str, Sequence[Any], Path | None], Any]
-"""Makes an ASGI application of a plugin's handlers and its package's ``web/`` folder; None when there are neither."""
+BuildRoutes = Callable[[str, Sequence[Any]], Any]
+"""Makes an ASGI application of a plugin's handlers; None when there are none."""
 
 UNDO_SECONDS = 10.0
 
@@ -52,7 +52,7 @@ class Limits:
         self.give_up = give_up
 
 
-def _no_app(plugin_id: str, routes: Sequence[Any], package_dir: Path | None) -> Any:
+def _no_app(plugin_id: str, routes: Sequence[Any]) -> Any:
     return None
 
 
@@ -99,8 +99,9 @@ class Loader:
 
     # -- up --------------------------------------------------------------------------------------------------------
 
-    async def start(self, row: PluginRow) -> None:
-        """Raises PhaseError, or NeedsConfig; the caller undoes what was done."""
+    async def start(self, row: PluginRow, *, build_routes: bool = True) -> None:
+        """Raises PhaseError, or NeedsConfig; the caller undoes what was done. Without ``build_routes`` they are left to
+        :meth:`app`: at the start of the server they can wait until it listens."""
         manifest = row.found.manifest
         if manifest is None:
             raise PhaseError.because("manifest", "ManifestError", row.found.error)
@@ -121,7 +122,7 @@ class Loader:
         except Exception as error:  # noqa: BLE001 -- whatever a plugin's signatures make pluggy raise
             raise PhaseError("register", describe(error)) from None
         await self._configure(row, context)
-        brought = await self._register(row)
+        brought = await self._register(row, build_routes=build_routes)
         await self._migrate(row, brought)
         await self._learn_capabilities(row.id, brought.capabilities)
         self._contributed.add(row.id, brought)
@@ -152,7 +153,8 @@ class Loader:
                 row.imported = True
 
     async def _configure(self, row: PluginRow, context: PluginContext) -> None:
-        """Read the settings, and the texts their form is shown with. Raises NeedsConfig while something that has no default is not set."""
+        """Read the settings, and the texts their form is shown with. Raises NeedsConfig while something without a default is
+        not set."""
         row.form = await self._form(row, "skald_config", user=False)
         row.user_form = await self._form(row, "skald_user_config", user=True)
         texts = await self._ask("register", row, "skald_i18n")
@@ -184,18 +186,32 @@ class Loader:
         except Exception as error:  # noqa: BLE001 -- a plugin's own class: its annotations can raise anything
             raise PhaseError("register", describe(error)) from None
 
-    async def _register(self, row: PluginRow) -> PluginContributions:
+    async def _register(self, row: PluginRow, *, build_routes: bool) -> PluginContributions:
         async def ask(hook: str) -> Any:
             return await self._ask("register", row, hook)
 
         try:
             brought = await collect(row.id, ask)
-            brought.app = self._build_routes(row.id, brought.routes, row.found.package_dir)
-        except PhaseError:
-            raise
+        except (TypeError, ValueError) as error:
+            raise PhaseError("register", describe(error)) from None
+        if build_routes:
+            self._build(row.id, brought)
+        return brought
+
+    def _build(self, plugin_id: str, brought: PluginContributions) -> None:
+        try:
+            brought.app = self._build_routes(plugin_id, brought.routes)
         except Exception as error:  # noqa: BLE001 -- a bad annotation can raise anything while the routes are built
             raise PhaseError("register", describe(error)) from None
-        return brought
+
+    def app(self, plugin_id: str) -> Any:
+        """The application of a plugin's routes, built now if that was left; None without routes. Raises PhaseError."""
+        brought = self._contributed.of(plugin_id)
+        if brought is None:
+            return None
+        if brought.app is None and brought.routes:
+            self._build(plugin_id, brought)
+        return brought.app
 
     async def _ask(self, phase: Phase, row: PluginRow, hook: str) -> Any:
         limits = self._limits

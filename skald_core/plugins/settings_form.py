@@ -71,7 +71,9 @@ class SettingsForm:
             self.schema["required"] = self.required
         for name, field in self._fields.items():
             values = _listed(field.type)
-            if values and "enum" in self.schema["properties"][name]:  # msgspec sorts them; people see the author's order
+            if (
+                values and "enum" in self.schema["properties"][name]
+            ):  # msgspec sorts them; people see the author's order
                 self.schema["properties"][name]["enum"] = values
         self.models = [n for n, p in self.schema["properties"].items() if p.get("x-kind") == "model"]
         stray = sorted(set(settings.choices) - set(self._fields))
@@ -241,7 +243,9 @@ def _listed(kind: Any) -> list[Any]:
         return _listed(typing.get_args(kind)[0])
     if origin in {typing.Union, types.UnionType}:
         return next((found for arg in typing.get_args(kind) if (found := _listed(arg))), [])
-    return [member.value for member in kind] if isinstance(kind, enum.EnumMeta) else []
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return [member.value for member in kind]
+    return []
 
 
 def _mentions_secret(node: Any) -> bool:

@@ -62,27 +62,24 @@ class SettingsStore:
         self._db = database
         self._table = _TABLES[bucket]
 
-    async def stored(self, plugin_id: str) -> Stored | None:
-        def read(c: Connection) -> Stored | None:
+    async def stored(self, plugin_id: str) -> tuple[Stored | None, list[Aside]]:
+        """What is kept of a plugin's settings, and what was put aside and nobody has saved settings since, oldest first."""
+
+        def read(c: Connection) -> tuple[Stored | None, list[Aside]]:
             row = c.execute(
                 f"SELECT version, config, written_by FROM {self._table} WHERE plugin_id=?", (plugin_id,)
             ).fetchone()
             secrets = dict(
                 c.execute(f"SELECT name, value FROM {self._table}_secrets WHERE plugin_id=?", (plugin_id,)).fetchall()
             )
-            if row is None:
-                return Stored(0, {}, secrets) if secrets else None
-            return Stored(row[0], json.loads(row[1]), secrets, row[2])
+            aside = c.execute(
+                f"SELECT at, version, reason, config FROM {self._table}_aside WHERE plugin_id=? AND settled=0 ORDER BY id",
+                (plugin_id,),
+            ).fetchall()
+            stored = None if row is None else Stored(row[0], json.loads(row[1]), secrets, row[2])
+            return stored, [Aside(at, version, reason, json.loads(config)) for at, version, reason, config in aside]
 
         return await self._db.read(read)
-
-    async def aside(self, plugin_id: str) -> list[Aside]:
-        """What was put aside and nobody has saved settings since, oldest first."""
-        query = (
-            f"SELECT at, version, reason, config FROM {self._table}_aside WHERE plugin_id=? AND settled=0 ORDER BY id"
-        )
-        rows = await self._db.read(lambda c: c.execute(query, (plugin_id,)).fetchall())
-        return [Aside(at, version, reason, json.loads(config)) for at, version, reason, config in rows]
 
     async def load(self, plugin_id: str, form: SettingsForm, *, writer: str) -> Loaded:
         """The settings for ``form``, brought up from an older version where that is needed.
@@ -90,10 +87,9 @@ class SettingsStore:
         Values that ``migrate_config`` or the struct cannot read are put aside and defaults take their place. Raises
         SettingsAhead when a newer version wrote them.
         """
-        stored = await self.stored(plugin_id)
+        stored, put_aside = await self.stored(plugin_id)
         if stored is None:
-            found = form.salvage({}, {})
-            return Loaded(found, {}, await self.aside(plugin_id))
+            return Loaded(form.salvage({}, {}), {}, put_aside)
         refuse_ahead(plugin_id, stored, form)
         values, secrets = stored.values, stored.secrets
         aside: dict[str, Any] = {}
@@ -112,12 +108,10 @@ class SettingsStore:
         if migrated or aside:
             kept = {name: value for name, value in values.items() if name not in misfits}
             reason = "; ".join(f"{name}: {why}" if name else why for name, why in reasons.items())
-            await self._replace(
-                plugin_id,
-                Stored(form.version, kept, secrets, writer),
-                Aside(time.time(), stored.version, reason, aside) if aside else None,
-            )
-        return Loaded(found, secrets, await self.aside(plugin_id))
+            newly = [Aside(time.time(), stored.version, reason, aside)] if aside else []
+            await self._replace(plugin_id, Stored(form.version, kept, secrets, writer), newly)
+            put_aside += newly
+        return Loaded(found, secrets, put_aside)
 
     async def save(self, plugin_id: str, form: SettingsForm, instance: Any, *, writer: str) -> None:
         """Store what a person entered. What was put aside before counts as seen, and stays."""
@@ -130,13 +124,12 @@ class SettingsStore:
 
         await self._db.write(work)
 
-    async def _replace(self, plugin_id: str, stored: Stored, aside: Aside | None) -> None:
+    async def _replace(self, plugin_id: str, stored: Stored, aside: list[Aside]) -> None:
         def work(c: Connection) -> None:
-            if aside is not None:
-                c.execute(
-                    f"INSERT INTO {self._table}_aside(plugin_id, at, version, reason, config) VALUES(?,?,?,?,?)",
-                    (plugin_id, aside.at, aside.version, aside.reason, json.dumps(aside.values)),
-                )
+            c.executemany(
+                f"INSERT INTO {self._table}_aside(plugin_id, at, version, reason, config) VALUES(?,?,?,?,?)",
+                [(plugin_id, a.at, a.version, a.reason, json.dumps(a.values)) for a in aside],
+            )
             self._write(c, plugin_id, stored)
 
         await self._db.write(work)

@@ -43,7 +43,7 @@ from skald_core.plugins.discovery import Discovered, bundled_names, discover
 from skald_core.plugins.dispatcher import Dispatcher
 from skald_core.plugins.install import startup as interrupted
 from skald_core.plugins.install.purge import PluginData, measure
-from skald_core.plugins.lifecycle import Plugins
+from skald_core.plugins.lifecycle import Limits, Plugins
 from skald_core.runtime.accounts import Accounts
 from skald_core.runtime.i18n import Texts
 from skald_core.runtime.settings import Settings
@@ -97,6 +97,7 @@ class Skald:
             bundled=bundled_names(),
             strict=settings.strict_plugins,
             only=settings.only_plugins,
+            limits=Limits(slow=settings.plugin_patience),
             build_routes=plugin_app_builder(self),
             learn_capabilities=self._learn_capabilities,
         )
@@ -162,7 +163,7 @@ class Skald:
         self.plugins.changed = self._plugin_changed
         self.plugins.access_changed = self._access_changed
         await self.catalogue.reload()
-        self.asgi.api = Api(build_kernel(self), self.plugins.contributed.app)
+        self.asgi.api = Api(build_kernel(self), self.plugins.app)
         self.supervisor.spawn("boot", self._wake_open_users())
         if interrupted.has_lock(self.data_dir):
             self.supervisor.spawn("boot", self.installer.announce_missing())
@@ -508,7 +509,9 @@ class Skald:
         return await self.settings_desk.of_user(plugin_id, user_id)
 
     def allows(self, user: User, capability: str) -> bool:
-        return self.roles.allows(user.role, capability)
+        context = self._contexts.get(user.id)
+        now = user if context is None else context.user  # a plugin's copy may be older than a change of role
+        return user.id not in self._shut and self.roles.allows(now.role, capability)
 
     def spawn(self, owner: str, coro: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         return self.supervisor.spawn(owner, coro)

@@ -16,7 +16,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """``host`` is a loopback address unless the admin says otherwise; ``allowed_hosts`` are the names people may open it by.
 
     ``request_lifetime`` is how many seconds a human request waits before silence counts as no. ``port_file`` gets the real
-    port once the server listens (for ``port=0``).
+    port once the server listens (for ``port=0``). ``plugin_patience`` is how many seconds the start waits for one plugin
+    before it goes on without it.
     """
 
     data_dir: Path
@@ -30,6 +31,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     strict_plugins: bool = False
     only_plugins: frozenset[str] | None = None
     trace_plugins: bool = False
+    plugin_patience: float = 10.0
     kdf: KdfParams = KdfParams()
     request_lifetime: float | None = 24 * 3600.0
     port_file: Path | None = None

@@ -94,6 +94,7 @@ class UserContext:
         self._unjudged: set[str] = set()
         self._last: dict[str, asyncio.Task[None]] = {}
         self._changed: set[str] = set()
+        self._closed = False
         self._registries: dict[tuple[str, bool], tuple[tuple[int, frozenset[str]], ToolRegistry]] = {}
         self._plugins: dict[str, object] = {}
         self._prepared: dict[tuple[str, str], dict[str, Any]] = {}
@@ -159,6 +160,7 @@ class UserContext:
         self.requests.release()
         await self.agent.close()
         self._unlisten()
+        self._closed = True
         self.feed.close(reason)
         await self._settle()
         if self.app.vault.get(self.user.id) is not None:
@@ -361,7 +363,7 @@ class UserContext:
 
         async def chained() -> None:
             if before is not None:
-                await asyncio.gather(before, return_exceptions=True)
+                await asyncio.wait({before})
             try:
                 await work
             except SkaldError as error:
@@ -369,6 +371,7 @@ class UserContext:
 
         task = self.app.supervisor.spawn(f"user:{self.user.id}", chained())
         self._last[key] = task
+        task.add_done_callback(lambda done: work.close())  # given up before it began, it would be reported as forgotten
         task.add_done_callback(lambda done: self._last.pop(key, None) if self._last.get(key) is done else None)
         return task
 
@@ -380,6 +383,8 @@ class UserContext:
 
     def _flush_changed(self) -> None:
         changed, self._changed = self._changed, set()
+        if self._closed:
+            return  # nobody listens any more
         for conversation in changed:
             self._later(conversation, self._broadcast_conversation(conversation))
 
@@ -405,9 +410,9 @@ class UserContext:
         }
 
     async def message_counts(self, conversations: list[str]) -> dict[str, int]:
-        """How many messages each conversation's visible branch has; those without any are left out."""
-        counts = await self.store.message_counts([ConversationId(conversation) for conversation in conversations])
-        return {str(conversation): count for conversation, count in counts.items()}
+        """How many messages each conversation has on all its branches; those without any are left out."""
+        found = await asyncio.gather(*(self.store.conversation(ConversationId(c)) for c in conversations))
+        return {str(info.id): info.message_count for info in found if info is not None}
 
     async def create(self, *, client_id: str | None, title: str, model: str | None) -> Conversation:
         if model is not None:

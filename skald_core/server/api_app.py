@@ -1,7 +1,8 @@
-"""The API: the kernel's application, and one small application for each running plugin's routes and files.
+"""The API: the kernel's application, and one small application for each running plugin's routes.
 
-The kernel's is built once. A plugin's is built when the plugin starts, which is also the trial of its routes, and is there
-for exactly as long as the plugin: nobody else's requests notice that it comes or goes. Litestar starts and stops nothing.
+The kernel's is built once, and serves the files of plugins too. A plugin's is built when the plugin starts, which is also
+the trial of its routes, and is there for exactly as long as the plugin: nobody else's requests notice that it comes or goes.
+Litestar starts and stops nothing.
 """
 
 from __future__ import annotations
@@ -9,22 +10,18 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
-import mimetypes
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from litestar import Controller, Litestar, Request, Response, Router, get
+from litestar import Controller, Litestar, Request, Router
 from litestar.config.app import AppConfig
 from litestar.datastructures import State
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig
-from litestar.params import FromPath
 from litestar.plugins import PluginProtocol
 from litestar.plugins.core import MsgspecDIPlugin
 from litestar.types import ASGIApp, ExceptionHandlersMap, Receive, Send
 
-from skald_core.errors import NotFound
 from skald_core.identity.models import User
 from skald_core.server.guards import plugin_granted, signed_in
 from skald_core.server.problems import exception_handlers
@@ -58,8 +55,8 @@ class ApiApp(Litestar):
 
 
 class Api:
-    """The ASGI application below ``/api/``: ``/api/plugin/<id>/…`` goes to that plugin's own, everything else, also what no
-    plugin answers, to the kernel's."""
+    """The ASGI application below ``/api/``: ``/api/plugin/<id>/…`` goes to that plugin's own, everything else to the kernel's,
+    also the files of a plugin's package and what no plugin answers."""
 
     def __init__(self, kernel: ASGIApp, plugin_app: Callable[[str], ASGIApp | None]) -> None:
         self.kernel = kernel
@@ -69,25 +66,33 @@ class Api:
         path: str = scope["path"]
         app: ASGIApp | None = None
         if path.startswith(PREFIX):
-            app = self._plugin_app(path[len(PREFIX) :].partition("/")[0])
+            plugin_id, _, rest = path[len(PREFIX) :].partition("/")
+            if not rest.startswith("web/"):
+                app = self._plugin_app(plugin_id)
         await (app or self.kernel)(scope, receive, send)
 
 
 # --- plugins -----------------------------------------------------------------------------------------------------
 
 
-def plugin_app_builder(app: Skald) -> Callable[[str, Sequence[Any], Path | None], Litestar | None]:
-    """What makes an application of a plugin's handlers; None for a plugin without routes and files."""
+def plugin_app_builder(app: Skald) -> Callable[[str, Sequence[Any]], Litestar | None]:
+    """What makes an application of a plugin's handlers; None for a plugin without routes.
+
+    Building it is the trial of the routes: raises ValueError for a path that is taken, and whatever Litestar raises for
+    handlers it cannot use.
+    """
     handlers: list[ExceptionHandlersMap] = []
 
-    def build(plugin_id: str, routes: Sequence[Any], package_dir: Path | None) -> Litestar | None:
+    def build(plugin_id: str, routes: Sequence[Any]) -> Litestar | None:
+        refuse_duplicates(routes)
+        if not routes:
+            return None
         if not handlers:
             handlers.append(_exception_handlers(app))
-        router = plugin_router(plugin_id, routes, package_dir)
-        if router is None:
-            return None
-        return ApiApp(
-            [router],
+        return ApiApp(  # not a Router inside: Litestar would copy it deeply, which costs more than all the rest
+            [_own(handler) for handler in routes],
+            path=f"{PREFIX}{plugin_id}",
+            guards=[signed_in, plugin_granted(plugin_id)],
             state=State({"skald": app}),
             exception_handlers=handlers[0],
             request_max_body_size=MAX_BODY,
@@ -98,26 +103,15 @@ def plugin_app_builder(app: Skald) -> Callable[[str, Sequence[Any], Path | None]
     return build
 
 
-def plugin_router(plugin_id: str, handlers: Sequence[Any], package_dir: Path | None) -> Router | None:
-    """A plugin's routes below ``/api/plugin/<id>/``, signed in, while it runs and the caller may use it.
-
-    Raises ValueError for a path that is taken, and whatever Litestar raises for handlers it cannot use.
-    """
-    web = _web_files(package_dir / "web") if package_dir is not None else None
-    _refuse_duplicates([*handlers, *([web] if web is not None else [])])
-    if web is None and not handlers:
-        return None
-    return Router(
-        path=f"{PREFIX}{plugin_id}",
-        route_handlers=[*(copy.copy(h) for h in handlers), *([web] if web is not None else [])],
-        guards=[signed_in, plugin_granted(plugin_id)],
-        tags=[f"plugin {plugin_id}"],
-    )
+def _own(handler: Any) -> Any:
+    """A handler that may be registered: registering changes it, and the same one is built into several applications.
+    (Routers and controllers are copied by Litestar itself.)"""
+    return copy.copy(handler) if isinstance(handler, HTTPRouteHandler) else handler
 
 
-def _refuse_duplicates(handlers: Sequence[Any]) -> None:
+def refuse_duplicates(handlers: Sequence[Any]) -> None:
     """Raises ValueError for two handlers of one method and path: a router would silently keep one of them. Also for a kind
-    of handler that is not served."""
+    of handler that is not served, and for the place of the package's ``web/`` folder."""
     seen: set[tuple[str, str]] = set()
     for handler in handlers:
         single = isinstance(handler, HTTPRouteHandler)
@@ -130,6 +124,10 @@ def _refuse_duplicates(handlers: Sequence[Any]) -> None:
         for key in _paths("", handler):
             if key in seen:
                 raise ValueError(f"two handlers answer {key[0]} {key[1]!r}; remove one or give it another path")
+            if key[1] == "/web" or key[1].startswith("/web/"):
+                raise ValueError(
+                    f"the path {key[1]!r} belongs to the files of the package's web/ folder; take another one"
+                )
             seen.add(key)
 
 
@@ -147,35 +145,6 @@ def _paths(prefix: str, handler: Any) -> list[tuple[str, str]]:
     members = [getattr(handler, name, None) for name in dir(handler)]
     inner = f"{prefix}/{getattr(handler, 'path', '') or ''}"
     return [key for member in members if isinstance(member, HTTPRouteHandler) for key in _paths(inner, member)]
-
-
-def _web_files(folder: Path) -> Any:
-    root = folder.resolve()
-    if not root.is_dir():
-        return None
-
-    @get("/web/{file:path}", include_in_schema=False)
-    async def web(file: FromPath[Path]) -> Response[bytes]:
-        target, body = await asyncio.to_thread(_file_below, root, str(file).lstrip("/"))
-        media = {".js": "text/javascript", ".mjs": "text/javascript"}.get(target.suffix)
-        return Response(
-            body,
-            media_type=media or mimetypes.guess_type(target.name)[0] or "application/octet-stream",
-            headers={"Cache-Control": "no-cache"},
-        )
-
-    return web
-
-
-def _file_below(root: Path, name: str) -> tuple[Path, bytes]:
-    """Raises NotFound for what is not a file inside ``root``, links followed."""
-    try:
-        target = (root / name).resolve()
-        if target.is_relative_to(root) and target.is_file():
-            return target, target.read_bytes()
-    except (OSError, ValueError):  # a name no file system takes
-        pass
-    raise NotFound("There is nothing here.")
 
 
 # --- the kernel --------------------------------------------------------------------------------------------------
@@ -229,9 +198,8 @@ class OpenApiDocument:
         routers: list[Any] = []
         for plugin_id, handlers in parts.items():
             try:
-                router = plugin_router(plugin_id, handlers, None)
-                _document([router])
-                routers.append(plugin_router(plugin_id, handlers, None))
+                _document([_described(plugin_id, handlers)])
+                routers.append(_described(plugin_id, handlers))
             except Exception as error:  # noqa: BLE001 -- types of a plugin's routes can raise anything here
                 log.warning("plugin %s: its routes cannot be described: %s", plugin_id, error)
                 row = self._app.plugins.rows.get(plugin_id)
@@ -241,9 +209,17 @@ class OpenApiDocument:
         return _document([*HANDLERS, *routers])
 
 
+def _described(plugin_id: str, handlers: Sequence[Any]) -> Router:
+    return Router(
+        path=f"{PREFIX}{plugin_id}",
+        route_handlers=[_own(handler) for handler in handlers],
+        tags=[f"plugin {plugin_id}"],
+    )
+
+
 def _document(handlers: Sequence[Any]) -> dict[str, Any]:
     made = ApiApp(
-        [copy.copy(h) for h in handlers],
+        [_own(handler) for handler in handlers],
         openapi_config=OpenAPIConfig(title="Skald", version=VERSION, use_handler_docstrings=True),
         logging_config=None,
     )

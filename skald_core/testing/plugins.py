@@ -19,9 +19,7 @@ from skald_core.plugins.manifest import Contributes, Manifest
 __all__ = ("allow_all", "hooks_plugin", "tools_plugin")
 
 
-def hooks_plugin(
-    plugin_id: str, *, contributes: Contributes = Contributes(), **hooks: Callable[..., Any]
-) -> Discovered:
+def hooks_plugin(plugin_id: str, *, contributes: Contributes | None = None, **hooks: Callable[..., Any]) -> Discovered:
     """A plugin made of functions: ``hooks_plugin("probe", skald_startup=started)``. No file, no manifest to write.
 
     ``contributes`` is what its manifest would name beside the hooks; what differs counts as a problem.
@@ -30,7 +28,7 @@ def hooks_plugin(
     for name, function in hooks.items():
         setattr(module, name, hookimpl(specname=name)(function))
     sys.modules[module.__name__] = module
-    said = msgspec.structs.replace(contributes, hooks=sorted(hooks))
+    said = msgspec.structs.replace(contributes or Contributes(), hooks=sorted(hooks))
     manifest = Manifest(id=plugin_id, title=plugin_id, api=">=1", contributes=said)
     return Discovered(
         id=plugin_id,

@@ -61,11 +61,12 @@ async def run_turn(
     say: str,
     steps: Sequence[Step | str],
     judge: bool = True,
+    role: str = "admin",
     timeout: float = 20.0,
 ) -> Turn:
     """Start an app with ``plugins``, say something, let a model play ``steps``, wait until the turn is over.
 
-    Every tool call is allowed unless ``judge`` is false, for plugins that judge themselves. Fails when the model was not
+    Every tool call is allowed unless ``judge`` is false, for plugins that judge themselves. ``role`` is the user's. Fails when the model was not
     asked for every step, or a plugin is not running.
     """
     provider = ScriptedProvider(steps)
@@ -74,7 +75,7 @@ async def run_turn(
     for plugin in found:
         app.assert_loaded(plugin.id)
     await app.add_model()
-    client = await app.client()
+    client = await app.client(role=role)
     conversation = str((await client.post("/api/conversations"))["id"])
     messages = await client.run_turn(say, conversation, timeout=timeout)
     provider.assert_complete()

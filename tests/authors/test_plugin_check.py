@@ -192,8 +192,8 @@ async def skald_startup():
         ("\n@skald.hookimpl\nasync def skald_startup(): raise ValueError('no')", "start", "start fails: no"),
         (
             "\n@skald.hookimpl\ndef skald_schema(): return [skald.Schema('owner', (skald.Migration(1, 'CREATE TABLE x(a)'),))]",
-            "problem",
-            "must start with 'sample_'",
+            "tables",
+            "names that start with 'sample_'",
         ),
         (
             LEFT_THREAD,

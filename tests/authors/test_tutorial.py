@@ -88,7 +88,7 @@ def weather(environment: AuthorEnvironment, workshop: Path) -> Path:
                 text = "\n".join(dev.output) if dev is not None else output
                 assert shown(line, text), f"{line!r} is not in:\n{text}"
         done.append(step)
-    assert [s.kind for s in done].count("write") == 12
+    assert [s.kind for s in done].count("write") == 13
     assert [s.what for s in done if s.kind == "run"].count("python -m pytest -q") == 2
     return here
 

@@ -168,12 +168,12 @@ class Requests(threading.Thread):
         super().__init__(daemon=True)
         self._client = httpx.Client(base_url=url, cookies=cookies, trust_env=False, timeout=10)
         self._path = path
-        self._stop = threading.Event()
+        self._halt = threading.Event()
         self.sent = 0
         self.errors: list[str] = []
 
     def run(self) -> None:
-        while not self._stop.is_set():
+        while not self._halt.is_set():
             self.sent += 1
             try:
                 answer = self._client.get(self._path)
@@ -184,7 +184,7 @@ class Requests(threading.Thread):
         self._client.close()
 
     def stop(self) -> None:
-        self._stop.set()
+        self._halt.set()
         self.join(20)
 
 

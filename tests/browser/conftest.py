@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 
 import httpx
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from tests.support.fake_llm import ThreadedLlm
-from tests.support.server import PASSWORD, USERNAME, ServerProcess, add_fake_model
+from tests.support.server import PASSWORD, ROOT, USERNAME, ServerProcess, add_fake_model
 
 ARGS = [
     "--headless",
@@ -87,3 +90,80 @@ def signed_in(client: httpx.Client, page: Page) -> Page:
     page.get_by_role("button", name="Sign in").click()
     page.get_by_role("textbox", name="Message").wait_for()
     return page
+
+
+AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
+SERIOUS = {"serious", "critical"}
+
+
+@pytest.fixture
+def audit() -> Callable[[Page, str], None]:
+    """``audit(page, where)``: no serious finding of axe-core in what the page shows now.
+
+    The script is handed to the page by the browser itself, which the page's own security policy does not govern.
+    """
+    assert AXE.is_file(), f"axe-core is missing at {AXE}: run `npm ci` in web/"
+    source = AXE.read_text(encoding="utf-8")
+
+    def run(page: Page, where: str) -> None:
+        if not page.evaluate("'axe' in window"):
+            page.evaluate(source)
+        result = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        assert len(result["passes"]) > 10, f"axe looked at next to nothing: {where}"
+        found = [
+            {
+                "rule": violation["id"],
+                "impact": violation["impact"],
+                "nodes": [[node["target"], node["html"][:200]] for node in violation["nodes"][:3]],
+            }
+            for violation in result["violations"]
+            if violation["impact"] in SERIOUS
+        ]
+        assert not found, f"{where}: {json.dumps(found, indent=1)}"
+
+    return run
+
+
+@pytest.fixture
+def stand_in() -> Iterator[Callable[..., str]]:
+    """``stand_in("--advice")`` starts the scripted server of tests/browser_mock and returns its address. It brings the app
+    into states a real server reaches rarely or slowly; that the real one behaves so is tested elsewhere."""
+    running: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str) -> str:
+        command = [sys.executable, str(ROOT / "tests" / "browser_mock" / "server.py"), "--port", "0", *arguments]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        running.append(process)
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        assert address.startswith("http://127.0.0.1:"), address
+        return address.rstrip("/")
+
+    yield start
+    for process in running:
+        process.terminate()
+        process.wait(10)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+@pytest.fixture
+def visit(browser: Browser, faults: list[str]) -> Iterator[Callable[..., Page]]:
+    """``visit(address, **context options)``: a page of the stand-in server, signed in."""
+    contexts: list[BrowserContext] = []
+
+    def open_page(address: str, **options: object) -> Page:
+        settings = {"viewport": {"width": 1280, "height": 900}, "locale": "en-US", "base_url": address, **options}
+        context = browser.new_context(**settings)  # type: ignore[arg-type]  # the options of the caller
+        context.set_default_timeout(15_000)
+        contexts.append(context)
+        answer = context.request.post("/api/auth/login", data={"username": USERNAME, "password": PASSWORD})
+        assert answer.ok, answer.text()
+        made = context.new_page()
+        made.on("pageerror", lambda error: faults.append(str(error)))
+        made.on("console", lambda m: faults.append(m.text) if "Content Security Policy" in m.text else None)
+        return made
+
+    yield open_page
+    for context in contexts:
+        context.close()

@@ -6,6 +6,7 @@ import asyncio
 import copy
 import itertools
 import json
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -44,9 +45,7 @@ class PluginWorld:
         self.broadcast = broadcast
         self.pace = pace
         self.fail_next = False
-        self.advice: Json | None = (
-            {"reason": "the environment is managed by the system’s package manager."} if advice else None
-        )
+        self.advice: Json | None = {"reason": "This Python belongs to the operating system."} if advice else None
         self.plugins: list[Json] = copy.deepcopy(SAMPLES["plugins"])
         self.available: list[Json] = copy.deepcopy(SAMPLES["available"])
         self.access: dict[str, dict[str, bool]] = {}
@@ -60,6 +59,8 @@ class PluginWorld:
         }
         self.secrets = {"token": True}
         self.mine: Json = {"city": "Turin", "units": "metric"}
+        self.missing: list[Json] = []
+        self.remains: list[Json] = [{"id": "old-radio", "data": {**EMPTY_DATA, "values": 2, "files": 88_000}}]
         self.jobs: dict[str, Json] = {}
         self.ids = itertools.count(1)
         self.tasks: set[asyncio.Task[None]] = set()
@@ -190,7 +191,7 @@ class PluginWorld:
     def plan(self, data: Json) -> Json:
         act = data["act"]
         requirement = data.get("requirement")
-        if requirement is not None and any(c in requirement for c in " /:@[;"):
+        if requirement is not None and re.search(r"^-|[ /:@\[;]", requirement):
             raise Refused(
                 422, "bad_requirement", "Write the name of a package, at most with versions, such as name>=1.2."
             )
@@ -217,6 +218,7 @@ class PluginWorld:
         }.get(act, [])
         brings = act in ("install", "upgrade")
         plan = {
+            "act": act,
             "changes": changes,
             "hashes": act == "install",
             "capabilities": {"added": ["weather.admin"] if brings else [], "removed": []},
@@ -230,7 +232,6 @@ class PluginWorld:
         }
         extra = {"command": f"uv pip install '{name}==1.4.0'"} if self.advice else {}
         self.tell(job, state="done", step="done", ended_at=time.time(), plan=plan, line="Planned", **extra)
-        job["wish"] = act
 
     def start(self, data: Json) -> Json:
         plan = self.jobs.get(data["plan"])
@@ -242,7 +243,7 @@ class PluginWorld:
             raise Refused(403, "bad_password", "This is not your password.")
         if any(j["state"] == "running" and j["act"] != "plan" for j in self.jobs.values()):
             raise Refused(409, "job_running", "Another change is under way. Wait for its end.")
-        job = self.job(plan["wish"], plan["plugin"], plan["requirement"])
+        job = self.job(plan["plan"]["act"], plan["plugin"], plan["requirement"])
         job["plan"] = plan["plan"]
         self.spawn(self.run_job(job))
         return job
@@ -282,6 +283,7 @@ class PluginWorld:
             known.update(running_version=known["version"], version="1.4.0", latest_version="1.4.0", restart_needed=True)
         elif job["act"] in ("uninstall", "purge") and known is not None:
             self.plugins.remove(known)
+        self.remains = [row for row in self.remains if row["id"] != ident or job["act"] != "purge"]
         for entry in self.available:
             if entry["name"] == job["requirement"]:
                 entry["installed"] = entry["latest"]

@@ -9,6 +9,7 @@ import itertools
 import json
 import mimetypes
 import re
+import socket
 import time
 import traceback
 from collections import deque
@@ -288,16 +289,27 @@ class Conversation:
         )
         node = self.end(calls=[call])
         self.emit("tool_start", message_id=node["id"], call=call)
-        who = {"agent": "researcher", "title": "Researcher"}
-        for data in (
-            {"tool": "list_files", "step": "notes/"},
-            {"tool": "read_file", "step": "notes/ferries.md"},
-            {"text": "There are **two** "},
-            {"text": "ferries a day."},
-            {"tool": "grep_files", "step": "“Bastia” in notes/"},
+        work: Json = {
+            "agent": "researcher",
+            "name": "Researcher",
+            "title": "Ferries to Corsica",
+            "text": "",
+            "steps": [],
+        }
+        work["steps_before"] = 2
+        for tool, title, icon, summary in (
+            ("list_files", "List files", "list", "notes/"),
+            ("read_file", "Read file", "read", "notes/ferries.md"),
+            ("grep_files", "Search in files", "search", "“Bastia” in notes/"),
         ):
-            await asyncio.sleep(0.3)
-            self.emit("tool_progress", call_id=call["id"], data={**who, **data})
+            step = {"id": len(work["steps"]) + 1, "tool": tool, "title": title, "icon": icon, "summary": summary}
+            work["steps"].append({**step, "state": "running", "agent": None})
+            work["step"] = f"{title}: {summary}"
+            self.emit("tool_progress", call_id=call["id"], data=work)
+            await asyncio.sleep(0.4)
+            work["steps"][-1]["state"] = "done"
+        work.update(text="There are **two** ferries a day.", step="")
+        self.emit("tool_progress", call_id=call["id"], data=work)
         await asyncio.sleep(0.6)
         self.done(call, "done", "Two ferries a day, at 8 and at 20.")
         await self.begin()
@@ -789,6 +801,7 @@ class App:
         ("GET", r"/api/plugins", "plugins"),
         ("GET", r"/api/plugins/pages", "pages"),
         ("GET", r"/api/plugins/available", "available"),
+        ("GET", r"/api/plugins/remains", "remains"),
         ("POST", r"/api/plugins/plans", "plan"),
         ("GET|POST", r"/api/plugins/jobs", "jobs"),
         ("GET", r"/api/plugins/jobs/([^/]+)", "job"),
@@ -1090,7 +1103,10 @@ class App:
     def do_available(self, **_: Any) -> Json:
         platform = self.world.platform
         index = {"title": "Skald index", "source": "https://example.org/index.json", "updated_at": time.time() - 86_400}
-        return {"index": index, "advice": platform.advice, "items": platform.available}
+        return {"index": index, "advice": platform.advice, "items": platform.available, "missing": platform.missing}
+
+    def do_remains(self, **_: Any) -> list[Json]:
+        return self.world.platform.remains
 
     def do_plan(self, data: Json, **_: Any) -> Json:
         return self.world.platform.plan(data)
@@ -1255,7 +1271,7 @@ class App:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--port", type=int, default=9100)
+    parser.add_argument("--port", type=int, default=9100, help="0: any free one")
     parser.add_argument("--setup", action="store_true", help="a new instance without an account")
     parser.add_argument("--no-gate", action="store_true", help="no enabled plugin judges calls")
     parser.add_argument("--member", action="store_true", help="the account manages nothing")
@@ -1273,9 +1289,11 @@ def main() -> None:
         advice=options.advice,
         pace=options.pace,
     )
-    link = f"http://127.0.0.1:{options.port}/" + ("setup#token=letmein" if options.setup else "")
+    listener = socket.create_server(("127.0.0.1", options.port))
+    config = uvicorn.Config(App(world), log_level="warning", ws="websockets-sansio")
+    link = f"http://127.0.0.1:{listener.getsockname()[1]}/" + ("setup#token=letmein" if options.setup else "")
     print(link, flush=True)
-    uvicorn.run(App(world), host="127.0.0.1", port=options.port, log_level="warning", ws="websockets-sansio")
+    uvicorn.Server(config).run(sockets=[listener])
 
 
 if __name__ == "__main__":

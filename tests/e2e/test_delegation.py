@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import httpx
 
 from tests.support.fake_llm import ThreadedLlm
 from tests.support.live import Live
+from tests.support.program import environment
 from tests.support.server import ServerProcess, messages, new_conversation, send
 
 DELEGATE = {"name": "execute_subtask", "arguments": {"agent_id": "worker", "prompt": "write hello into a.md"}}
@@ -68,3 +72,15 @@ def test_a_kill_while_an_agent_speaks(
     system = [str(request["messages"][0]) for request in llm.requests]
     assert ["carry out one piece of work" in text for text in system] == [False, True, True, False]
     after.close()
+
+
+def test_the_terminal_shows_what_an_agent_does(
+    server: ServerProcess, client: httpx.Client, llm: ThreadedLlm, tmp_path: Path
+) -> None:
+    """`skald run` names the agent and each of its calls once, beside the answer and not in it."""
+    reads = {"name": "list_files", "arguments": {"path": "~"}}
+    llm.script({"calls": [DELEGATE]}, {"calls": [reads]}, {"text": "the agent is done"}, {"text": "all done"})
+    command = [sys.executable, "-m", "skald_core", "run", "go"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(server, tmp_path), timeout=60)
+    assert (done.returncode, done.stdout) == (0, "all done\n"), done.stderr
+    assert done.stderr.count("· Worker: ") == 1

@@ -22,8 +22,12 @@ def switch(venv: PluginVenv, path: Path, die_at: int = 0) -> subprocess.Complete
 
 def test_a_kill_after_any_move_is_undone_at_the_next_start(venv: PluginVenv) -> None:
     """SIGKILL after each rename of an upgrade in turn: recovering gives back exactly the files of before."""
-    one = plugin_wheel(venv.wheels, "one", "1.0", extra={"skald_plugin_one/old/a.py": "A=1", "skald_plugin_one/b.txt": "b"})
-    two = plugin_wheel(venv.wheels, "one", "2.0", extra={"skald_plugin_one/new/a.py": "A=2", "skald_plugin_one/b.txt": "B"})
+    one = plugin_wheel(
+        venv.wheels, "one", "1.0", extra={"skald_plugin_one/old/a.py": "A=1", "skald_plugin_one/b.txt": "b"}
+    )
+    two = plugin_wheel(
+        venv.wheels, "one", "2.0", extra={"skald_plugin_one/new/a.py": "A=2", "skald_plugin_one/b.txt": "B"}
+    )
     assert switch(venv, one).returncode == 0
     before = venv.tree()
     moves = 0

@@ -12,7 +12,9 @@ from tests.support.plugin_wheels import plugin_wheel, wheel
 
 def test_a_plugin_is_described_from_its_wheel(tmp_path: Path) -> None:
     """Name, needs, manifest and hash come out, without running a line of it."""
-    path = plugin_wheel(tmp_path, "one", requires=("dep>=1",), source="raise SystemExit('imported')", capabilities=("x",))
+    path = plugin_wheel(
+        tmp_path, "one", requires=("dep>=1",), source="raise SystemExit('imported')", capabilities=("x",)
+    )
     found = read_wheel(path)
     (plugin,) = found.plugins
     assert (found.name, found.version, found.requires) == ("skald-plugin-one", "1.0", ("dep>=1",))
@@ -34,7 +36,11 @@ def test_a_library_is_no_plugin(tmp_path: Path) -> None:
         ({"usercustomize/__init__.py": ""}, "", "wheel_start_code"),
         ({"pkg/__init__.py": ""}, "[skald.plugins]\npkg = pkg\n", "wheel_no_manifest"),
         ({"pkg/__init__.py": "", "pkg/skald-plugin.toml": "x"}, "[skald.plugins]\nother = pkg\n", "wheel_plugin_id"),
-        ({"pkg/__init__.py": "", "pkg/skald-plugin.toml": "no toml ["}, "[skald.plugins]\npkg = pkg\n", "wheel_manifest"),
+        (
+            {"pkg/__init__.py": "", "pkg/skald-plugin.toml": "no toml ["},
+            "[skald.plugins]\npkg = pkg\n",
+            "wheel_manifest",
+        ),
         (
             {"pkg/__init__.py": "", "pkg/skald-plugin.toml": 'id = "x"\ntitle = "X"\napi = ">=1"\n'},
             "[skald.plugins]\npkg = pkg\n",

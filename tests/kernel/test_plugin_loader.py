@@ -40,8 +40,10 @@ QUICK = Limits(slow=0.05, give_up=0.3)
         ("import asyncio\n@hookimpl\nasync def skald_tools(): await asyncio.Event().wait()", "register"),
         ("@hookimpl\nasync def skald_startup():\n    while True: pass", "start"),
         (
-            "import time\n@hookimpl\ndef skald_startup():\n    while True:\n        try:\n            time.sleep(3600)\n"
-            "        except Exception as error: caught.append(error)\n        if len(caught) > 1: break\ncaught = []",
+            (
+                "import time\n@hookimpl\ndef skald_startup():\n    while True:\n        try:\n            time.sleep(3600)\n"
+                "        except Exception as error: caught.append(error)\n        if len(caught) > 1: break\ncaught = []"
+            ),
             "running",
         ),
     ],

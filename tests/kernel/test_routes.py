@@ -27,7 +27,7 @@ def _routes(app: TestApp) -> list[tuple[str, str]]:
             path = route.path_format
             for name in ("conversation", "request_id", "provider", "model", "plugin", "user"):
                 path = path.replace("{" + name + "}", "nobody-has-this")
-            path = path.replace("{queued}", "7").replace("{locale}", "it")
+            path = path.replace("{queued}", "7").replace("{message}", "7").replace("{locale}", "it")
             found += [(m, path) for m in sorted(route.methods - {"OPTIONS", "HEAD"})]
     return found
 

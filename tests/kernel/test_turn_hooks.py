@@ -10,7 +10,7 @@ import pytest
 
 from skald_core import api as skald
 from skald_core.runtime import user_context
-from skald_core.testing import AppFactory, ScriptedProvider, call, calls, scripted_plugin, text
+from skald_core.testing import AppFactory, ScriptedProvider, call, calls, local_plugin, scripted_plugin, text
 from tests.support.asking import answered, history, new, said, wire
 from tests.support.plugins import allowing, echo, made, with_tools, write_note
 
@@ -427,6 +427,21 @@ async def test_skald_conversation_deleted(skald_app: AppFactory) -> None:
         await reached.wait()
     await client.delete(f"/api/conversations/{conversation}")
     assert told == [("aborted", conversation), ("ada", conversation)]
+
+
+async def test_what_was_allowed_for_a_conversation_goes_with_it(skald_app: AppFactory) -> None:
+    """The approval plugin keeps nothing of a deleted conversation."""
+    provider = ScriptedProvider([calls(call("write_note", {"text": "x"})), "done"])
+    app = await skald_app(scripted_plugin(provider), with_tools(write_note), local_plugin("skald_approval"))
+    await app.add_model()
+    client = await app.client()
+    conversation = await new(client)
+    await said(client, "go", conversation)
+    await answered(app, client, conversation, "allow_conversation")
+    await app.idle(client, conversation)
+    assert [bypass["conversation"] for bypass in await client.get("/api/plugin/approval/bypasses")] == [conversation]
+    await client.delete(f"/api/conversations/{conversation}")
+    assert await client.get("/api/plugin/approval/bypasses") == []
 
 
 async def test_hooks_go_only_to_plugins_the_user_may_use(

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from skald_core.loop.agent import Agent
+from skald_core.loop.errors import ToolSuspended
 from skald_core.loop.events import (
     Event,
     PermissionRequestEvent,
     ToolCallEndEvent,
     ToolCallStartEvent,
+    ToolProgressEvent,
 )
 from skald_core.loop.gate import Allow, AllowAll, Ask, Deny, PendingCall, Suspend, Verdict
 from skald_core.loop.memory_store import MemoryStore
@@ -248,6 +250,50 @@ async def test_stopping_ends_every_question(store: Store) -> None:
     assert session.live() is None
     assert [c.state for c in await rounds_calls(store)] == ["cancelled"] * 3
     assert "ask 2 3" in log.seen
+
+
+async def test_stopping_after_a_tool_suspended_keeps_the_brackets(store: Store) -> None:
+    """A call that left itself to a person and is then stopped: every start still has one end."""
+
+    class Later(Plain):
+        async def run(self, arguments: Any, ctx: ToolContext) -> str:
+            raise ToolSuspended("later")
+
+    slow = Gated("read")
+    session, log, _ = begun(store, AllowAll(), "run", "read", tools=[Later("run"), slow])
+    stream = asyncio.create_task(collect(session.run("go")))
+    await slow.entered.wait()
+    session.abort()
+    await stream
+    assert [c.state for c in await rounds_calls(store)] == ["cancelled"] * 2
+    assert sum(entry.startswith("start") for entry in log.seen) == sum(e.startswith("end") for e in log.seen)
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+async def test_progress_after_the_end_is_dropped(store: Store, stopped: bool) -> None:
+    """A tool that outlives its call, such as a thread that cannot be stopped, has nothing more to tell."""
+
+    class Chatty(Gated):
+        context: ToolContext
+
+        async def run(self, arguments: Any, ctx: ToolContext) -> Any:
+            self.context = ctx
+            ctx.emit({"at": "work"})
+            return await super().run(arguments, ctx)
+
+    tool = Chatty("chatty")
+    session = make(ScriptedProvider([calls(call("chatty")), text("ok")]), tool, store=store).session("c")
+    stream = asyncio.create_task(collect(session.run("go")))
+    await tool.entered.wait()
+    following = session.subscribe()
+    tool.go.set()
+    if stopped:
+        session.abort()
+    seen = await stream
+    tool.context.emit({"at": "home"})
+    following.close()
+    assert of(await collect(following), ToolProgressEvent) == []
+    assert [e.data for e in of(seen, ToolProgressEvent)] == [{"at": "work"}]
 
 
 # --- crashes -----------------------------------------------------------------------------------------------------

@@ -203,6 +203,15 @@ class ThreadedLlm:
     def release(self) -> None:
         self._loop.call_soon_threadsafe(self.llm.release.set)
 
+    def release_once(self) -> None:
+        """Let go of what is held now; later steps hold again."""
+
+        def pulse() -> None:
+            self.llm.release.set()
+            self.llm.release.clear()
+
+        self._loop.call_soon_threadsafe(pulse)
+
     @property
     def url(self) -> str:
         return self.llm.url

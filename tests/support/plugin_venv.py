@@ -57,7 +57,6 @@ class PluginVenv:
             "PIP_EXTRA_INDEX_URL": "",
             "PIP_NO_INDEX": "1",
             "SKALD_PLUGIN_FIND_LINKS": str(self.wheels),
-            "PYTHONDONTWRITEBYTECODE": "1",
             "SKALD_STRICT_PLUGINS": "0",
             **self.extra,
         }

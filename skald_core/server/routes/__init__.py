@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from skald_core.server.routes import account, agents, conversations, inbox, models, my_plugins, openapi, plugin_jobs, plugins
+from skald_core.server.routes import (
+    account,
+    agents,
+    conversations,
+    inbox,
+    models,
+    my_plugins,
+    openapi,
+    plugin_jobs,
+    plugins,
+)
 
 HANDLERS = (
     *account.HANDLERS,

@@ -65,7 +65,7 @@ async def page(
     q: FromQuery[str] = "",
     counts: FromQuery[bool] = False,
 ) -> dict[str, Any]:
-    """A page of the caller's conversations, newest first; ``counts`` adds how many messages each shows."""
+    """A page of the caller's conversations, newest first; ``counts`` adds how many messages each has."""
     context = await context_of(request)
     found = await context.conversations.page(before=before, limit=limit, q=q)
     items = [context.conversation_view(row) for row in found.items]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import mimetypes
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-from litestar import Request, get, post, put
+from litestar import Request, Response, get, post, put
 from litestar.params import FromPath, JSONBody
 
+from skald_core.errors import NotFound
 from skald_core.plugins import dist
 from skald_core.plugins.access import Grant
 from skald_core.plugins.configure import FormView, TestResult
@@ -328,6 +331,34 @@ async def texts(request: AnyRequest, locale: FromPath[str]) -> dict[str, str]:
     return dict(runtime(request).texts.of_plugins(locale))
 
 
+@get("/api/plugin/{plugin:str}/web/{file:path}", guards=[signed_in], include_in_schema=False)
+async def web(request: AnyRequest, plugin: FromPath[str], file: FromPath[Path]) -> Response[bytes]:
+    """A file of the package's ``web/`` folder, for those who may use the plugin."""
+    app = runtime(request)
+    folder = app.plugins.rows[plugin].found.package_dir if plugin in app.plugins.rows else None
+    if folder is None or plugin not in app.plugins.visible_to(caller(request).id):
+        raise NotFound("There is nothing here.")
+    target, body = await asyncio.to_thread(_file_below, folder / "web", str(file).lstrip("/"))
+    media = {".js": "text/javascript", ".mjs": "text/javascript"}.get(target.suffix)
+    return Response(
+        body,
+        media_type=media or mimetypes.guess_type(target.name)[0] or "application/octet-stream",
+        headers={"Cache-Control": "no-cache"},
+    )
+
+
+def _file_below(folder: Path, name: str) -> tuple[Path, bytes]:
+    """Raises NotFound for what is not a file inside ``folder``, links followed."""
+    try:
+        root = folder.resolve()
+        target = (root / name).resolve()
+        if target.is_relative_to(root) and target.is_file():
+            return target, target.read_bytes()
+    except (OSError, ValueError):  # a name no file system takes
+        pass
+    raise NotFound("There is nothing here.")
+
+
 HANDLERS = (
-    catalog, pages, detail, enable, disable, access, config, configure, try_config, health, texts,
+    catalog, pages, detail, enable, disable, access, config, configure, try_config, health, texts, web,
 )  # fmt: skip

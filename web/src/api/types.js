@@ -45,8 +45,7 @@
  * @property {number | null} duration_ms
  * @property {Record<string, any> | null} [display]
  * @property {number} [started_at]  set by this client when it saw the call start
- * @property {unknown} [progress]  set by this client from `tool_progress`
- * @property {import("../chat/agent-work.js").AgentWork} [work]  set by this client: what an agent it was delegated to did
+ * @property {unknown} [progress]  of a running call in a snapshot, and set by this client from `tool_progress`
  *
  * @typedef {object} Usage
  * @property {number} [input_tokens]
@@ -192,6 +191,7 @@
  * @property {string[]} [agents]
  * @property {string[]} [mounts]
  * @property {string[]} [hooks]
+ * @property {string[]} [cli]
  *
  * @typedef {"discovered" | "disabled" | "starting" | "running" | "needs_config" | "failed" | "incompatible" | "blocked" | "stopped"} PluginState
  *
@@ -213,7 +213,8 @@
  * @property {string[]} problems
  * @property {string[]} [deprecations]
  * @property {Contributes} contributes
- * @property {{id: string, title: string}[]} capabilities
+ * @property {{id: string, title: string}[]} capabilities  what it says it may reach
+ * @property {{id: string, title: string}[]} [rights]  rights it adds to roles
  * @property {string} homepage
  * @property {string} docs
  * @property {number} [size]  bytes
@@ -247,6 +248,8 @@
  * @property {Record<string, import("../ui/form-schema.js").Choice[]>} choices
  * @property {boolean} testable
  * @property {string[]} [required]
+ * @property {Record<string, string>} [choice_errors]  which computed choices could not be had, and why
+ * @property {{at: number, version: number, reason: string, values: any}[]} [aside]  stored values that could not be read any more
  *
  * @typedef {{id: string, title: string, ok: boolean, text: string, ms: number}} HealthResult
  *
@@ -268,8 +271,10 @@
  * @property {{title: string, source: string, updated_at: number | null, error?: string | null}} index
  * @property {{reason: string, command?: string} | null} advice
  * @property {Available[]} items
+ * @property {{id: string, name: string, version: string}[]} [missing]  in plugins.lock, but not installed
  *
  * @typedef {object} Plan
+ * @property {JobAct} [act]
  * @property {{name: string, from: string | null, to: string | null}[]} changes
  * @property {boolean} hashes
  * @property {{added: string[], removed: string[]}} capabilities

@@ -8,7 +8,7 @@ import { i18n, t, tt } from "../i18n/index.js";
 import { prefs } from "../core/prefs.js";
 import { SkElement } from "../ui/base.js";
 import { toolIcon } from "./tool-icon.js";
-import { workSummary } from "./agent-work.js";
+import { workOf, workSummary } from "./agent-work.js";
 import { reasoningSummary } from "./turns.js";
 import "../markdown/markdown.js";
 import "../ui/icon.js";
@@ -25,8 +25,8 @@ const STATE_ICONS = { running: "arrow-repeat", awaiting: "hourglass-split", done
 
 /** What a running tool says of itself, such as the step a helper is at; else its summary. @param {Call} call */
 function doing(call) {
-  const work = call.state === "running" ? workSummary(call.work) : "";
-  if (work) return work;
+  const work = call.state === "running" || call.state === "awaiting" ? workOf(call.progress) : null;
+  if (work) return workSummary(work);
   const progress = /** @type {any} */ (call.progress);
   const said = call.state === "running" && progress && typeof progress === "object" ? (progress.step ?? progress.message ?? progress.text) : "";
   return (typeof said === "string" && said.trim()) || call.summary || call.path || "";
@@ -176,18 +176,25 @@ export class SkActivity extends SkElement {
 
   /** @private what an agent did for this call, while this tab looked on @param {Call} call */
   _work(call) {
-    const { work } = call;
-    if (!work?.steps.length) return nothing;
-    return html`<div class="work">
-      <p class="io-head"><span><sk-icon name="robot"></sk-icon> ${t("activity.agent", { agent: tt(work.title) || work.agent })}</span></p>
-      ${work.dropped ? html`<p class="faint">${t("activity.agent_earlier", { count: work.dropped })}</p>` : nothing}
+    const work = workOf(call.progress);
+    if (!work || !(work.steps.length || work.text)) return nothing;
+    return html`<div class="work" role="group" aria-label=${t("activity.agent", { agent: tt(work.name) || work.agent })}>
+      <p class="io-head"><span><sk-icon name="robot"></sk-icon> ${t("activity.agent", { agent: tt(work.name) || work.agent })}</span></p>
+      ${work.before ? html`<p class="faint">${t("activity.agent_earlier", { count: work.before })}</p>` : nothing}
       <ol class="inner">
-        ${work.steps.map((step) =>
-          step.kind === "tool"
-            ? html`<li><sk-icon name="wrench"></sk-icon><span class="inner-tool" dir="auto">${step.tool}</span> <span class="faint" dir="auto">${step.text === step.tool ? "" : step.text}</span></li>`
-            : html`<li class="wrote"><sk-markdown .text=${step.text}></sk-markdown></li>`,
+        ${repeat(
+          work.steps,
+          (step) => step.id,
+          (step) =>
+            html`<li>
+              <sk-icon name=${toolIcon(step.icon)}></sk-icon>
+              <span class="inner-tool" dir="auto">${tt(step.title) || step.tool}</span>
+              <span class="faint inner-what" dir="auto">${step.agent ? `${step.agent}: ` : ""}${step.summary}</span>
+              <sk-icon class="state ${step.state}" name=${STATE_ICONS[step.state] ?? "wrench"} .label=${t(`call.${step.state}`)}></sk-icon>
+            </li>`,
         )}
       </ol>
+      ${work.text ? html`<sk-markdown class="wrote" .text=${work.text}></sk-markdown>` : nothing}
     </div>`;
   }
 
@@ -414,21 +421,43 @@ export class SkActivity extends SkElement {
       }
       .inner li {
         display: flex;
-        flex-wrap: wrap;
-        align-items: baseline;
-        gap: 0 var(--s2);
-        overflow-wrap: anywhere;
+        align-items: center;
+        gap: var(--s2);
+        min-inline-size: 0;
       }
-      .inner li sk-icon {
-        --icon-size: 0.9rem;
-        align-self: center;
+      .inner li > sk-icon:first-child {
+        --icon-size: 1rem;
         color: var(--text-faint);
       }
       .inner-tool {
+        flex: none;
         font-weight: 550;
       }
-      .inner sk-markdown {
+      .inner-what {
+        flex: 1;
         min-inline-size: 0;
+        overflow: hidden;
+        text-overflow: ellipsis;
+        white-space: nowrap;
+      }
+      .inner .done {
+        color: var(--done);
+      }
+      .inner .failed,
+      .inner .rejected {
+        color: var(--fail);
+      }
+      .inner .running {
+        color: var(--run);
+      }
+      .inner .awaiting {
+        color: var(--wait);
+      }
+      .wrote {
+        display: block;
+        margin-block-start: var(--s2);
+        max-block-size: 12rem;
+        overflow-y: auto;
         color: var(--text-soft);
       }
       .reasoning {

@@ -1,5 +1,4 @@
 /** One conversation as this tab knows it: a plain model fed by events. It draws nothing and calls no server. */
-import { addProgress, isAgentProgress } from "./agent-work.js";
 
 /**
  * @typedef {import("../api/types.js").Message} Message
@@ -69,8 +68,7 @@ export class Conversation extends EventTarget {
       assistant_message: (e) => this._recorded(e.message),
       message_updated: (e) => this.upsert(e.message),
       tool_start: (e) => this._toolStart(e),
-      tool_progress: (e) =>
-        this._patchCall(e.call_id, isAgentProgress(e.data) ? { progress: e.data, work: addProgress(this.findCall(e.call_id)?.work, e.data) } : { progress: e.data }),
+      tool_progress: (e) => this._patchCall(e.call_id, { progress: e.data }),
       tool_done: (e) =>
         this._patchCall(e.call_id, {
           state: e.state,
@@ -295,9 +293,9 @@ export class Conversation extends EventTarget {
  */
 function keepLocal(fresh, old) {
   const reasoned = /** @type {any} */ (old).reasoned_ms;
-  if (old.calls.some((call) => call.work)) {
-    const known = new Map(old.calls.map((call) => [String(call.id), call.work]));
-    fresh = { ...fresh, calls: fresh.calls.map((call) => (known.get(String(call.id)) ? { ...call, work: known.get(String(call.id)) } : call)) };
+  if (old.calls.some((call) => call.progress)) {
+    const known = new Map(old.calls.map((call) => [String(call.id), call.progress]));
+    fresh = { ...fresh, calls: fresh.calls.map((call) => (call.progress === undefined && known.get(String(call.id)) ? { ...call, progress: known.get(String(call.id)) } : call)) };
   }
   if (reasoned !== undefined) /** @type {any} */ (fresh).reasoned_ms = reasoned;
   return fresh;

@@ -4,35 +4,10 @@
  */
 import { api, onEvent, onReconnect } from "../api/index.js";
 import { t } from "../i18n/index.js";
+import { hasEnded, isNewer } from "./job-steps.js";
 
 /** @typedef {import("../api/types.js").Job} Job */
 /** @typedef {import("../api/types.js").JobAct} JobAct */
-
-/** The steps of a job in order; `rollback` takes the place of what follows when something failed. */
-export const STEPS = /** @type {const} */ (["resolve", "download", "check", "switch", "start", "done"]);
-
-/** @param {Job | null | undefined} job */
-export function hasEnded(job) {
-  return job !== null && job !== undefined && job.state !== "running";
-}
-
-/**
- * How each step of a job stands.
- * @param {Job} job
- * @returns {{step: string, state: "done" | "now" | "next" | "failed"}[]}
- */
-export function stepsOf(job) {
-  const failed = job.state === "failed" || job.state === "rolled_back";
-  const at = STEPS.indexOf(/** @type {any} */ (job.step));
-  // A rollback began somewhere before its end: what was reached is in the log, not in the step.
-  if (job.step === "rollback" || (failed && (at < 0 || job.step === "done"))) {
-    return [{ step: "rollback", state: job.state === "running" ? "now" : job.state === "rolled_back" ? "done" : "failed" }];
-  }
-  return STEPS.filter((step) => step !== "done").map((step, i) => ({
-    step,
-    state: job.state === "done" || i < at ? "done" : i === at ? (failed ? "failed" : "now") : "next",
-  }));
-}
 
 class PluginJobs extends EventTarget {
   constructor() {
@@ -94,9 +69,7 @@ class PluginJobs extends EventTarget {
   /** @private @param {Job} job */
   _take(job) {
     const known = this._jobs.get(job.id);
-    // An answer over HTTP may be older than the event that overtook it.
-    if (known && hasEnded(known) && !hasEnded(job)) return;
-    if (known && !hasEnded(known) && !hasEnded(job) && job.log.length < known.log.length) return;
+    if (!isNewer(known ?? null, job)) return;
     this._jobs.set(job.id, job);
     if (known?.state === "running" && hasEnded(job)) this.dispatchEvent(new CustomEvent("ended", { detail: job }));
     this.dispatchEvent(new Event("change"));

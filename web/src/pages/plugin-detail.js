@@ -88,12 +88,12 @@ export class SkPluginDetail extends SkElement {
   /** @private @param {PluginDetail} plugin */
   _acts(plugin) {
     const more = [
-      ...(hasUpdate(plugin) ? [] : [{ label: t("plug.check_upgrade"), icon: "arrow-up-circle", disabled: plugin.bundled, run: () => this._begin("upgrade") }]),
-      { label: t("plug.uninstall"), icon: "box-arrow-left", help: t("plug.uninstall_help"), disabled: plugin.bundled, run: () => this._begin("uninstall") },
+      ...(hasUpdate(plugin) ? [] : [{ label: t("plug.check_upgrade"), icon: "arrow-up-circle", run: () => this._begin("upgrade") }]),
+      { label: t("plug.uninstall"), icon: "box-arrow-left", help: t("plug.uninstall_help"), run: () => this._begin("uninstall") },
       { label: t("plug.purge"), icon: "trash", help: t("plug.purge_help"), danger: true, divider: true, run: () => this._begin("purge") },
     ];
     return html`<div slot="action" class="acts">
-      ${hasUpdate(plugin) && !plugin.bundled
+      ${hasUpdate(plugin)
         ? html`<sk-button icon="arrow-up-circle" .variant=${plugin.enabled ? "primary" : ""} @click=${() => this._begin("upgrade")}
             >${t("plug.upgrade_to", { version: plugin.latest_version ?? "" })}</sk-button
           >`
@@ -145,7 +145,8 @@ export class SkPluginDetail extends SkElement {
   /** @private @param {PluginDetail} plugin */
   _adds(plugin) {
     const groups = broughtBy(plugin.contributes ?? {});
-    if (!groups.length) return html`<p class="faint">${t("plug.adds_nothing")}</p>`;
+    const rights = plugin.rights ?? [];
+    if (!groups.length && !rights.length) return html`<p class="faint">${t("plug.adds_nothing")}</p>`;
     const pages = (app.pages.data ?? []).filter((p) => p.plugin === plugin.id);
     return html`<dl class="adds">
       ${groups.map(
@@ -159,6 +160,7 @@ export class SkPluginDetail extends SkElement {
             </dd>
           </div>`,
       )}
+      ${rights.length ? html`<div><dt>${t("plug.rights")}</dt><dd>${rights.map((right) => html`<span>${tt(right.title) || right.id}</span>`)}</dd></div>` : nothing}
     </dl>`;
   }
 

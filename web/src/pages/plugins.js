@@ -12,7 +12,7 @@ import { describeError } from "../ui/states.js";
 import { toastError } from "../ui/toast.js";
 import { availableCard, cardStyles, installedCard } from "./plugins/cards.js";
 import { readJobs } from "./plugins/flow.js";
-import { inTrouble, partStyles, switchPlugin } from "./plugins/parts.js";
+import { dataList, inTrouble, partStyles, switchPlugin } from "./plugins/parts.js";
 import "../ui/command-line.js";
 import "../ui/dialog.js";
 import "../ui/page.js";
@@ -37,7 +37,10 @@ export class SkPluginsPage extends SkElement {
     this._name = "";
     /** @private */ this._plugins = new Resource(async () => /** @type {Plugin[]} */ (await api.get("/api/plugins")));
     /** @private */ this._available = new Resource(async () => /** @type {AvailableList} */ (await api.get("/api/plugins/available", { timeout: 90_000 })));
+    /** @private what plugins left that are gone */
+    this._remains = new Resource(async () => /** @type {{id: string, data: import("../api/types.js").PluginData}[]} */ (await api.get("/api/plugins/remains")));
     new Watch(this, this._plugins);
+    new Watch(this, this._remains);
     new Watch(this, this._available);
     new Watch(this, app.pages);
     new Watch(this, router);
@@ -61,6 +64,7 @@ export class SkPluginsPage extends SkElement {
   _load() {
     void this._plugins.load();
     void this._available.load();
+    void this._remains.load();
   }
 
   /** @private @returns {Tab} */
@@ -174,6 +178,34 @@ export class SkPluginsPage extends SkElement {
     return installed ? { act: "upgrade", plugin: installed.id, title } : { act: "install", requirement: entry.name, title };
   }
 
+  /** @private What plugins.lock asks for and this environment lacks, e.g. after it was built anew. */
+  _missing() {
+    const missing = this._available.data?.missing ?? [];
+    if (!missing.length) return nothing;
+    return html`<sk-notice tone="wait">
+      ${t("plugins.missing", { count: missing.length, names: missing.map((row) => `${row.name} ${row.version}`).join(", ") })}
+      <button slot="action" class="btn small" @click=${() => this._flow.begin({ act: "restore" })}>${t("flow.do.restore")}</button>
+    </sk-notice>`;
+  }
+
+  /** @private */
+  _left() {
+    const left = this._remains.data ?? [];
+    if (!left.length) return nothing;
+    return html`<sk-card .heading=${t("plugins.remains")}>
+      <p class="faint">${t("plugins.remains_help")}</p>
+      <ul class="left">
+        ${left.map(
+          ({ id, data }) =>
+            html`<li>
+              <div><strong>${id}</strong> ${dataList(data)}</div>
+              <button class="btn small danger" aria-label="${t("plug.purge")}: ${id}" @click=${() => this._flow.begin({ act: "purge", plugin: id })}>${t("plug.purge")}</button>
+            </li>`,
+        )}
+      </ul>
+    </sk-card>`;
+  }
+
   /** @private */
   _askName() {
     this._name = "";
@@ -259,9 +291,10 @@ export class SkPluginsPage extends SkElement {
         <sk-job-banner @sk-look=${(/** @type {CustomEvent} */ e) => this._flow.look(e.detail)}></sk-job-banner>
         ${advice
           ? html`<sk-notice tone="wait" icon="terminal">
-              ${t("plugins.advice", { reason: advice.reason })} ${advice.command ? html`<sk-command-line .text=${advice.command}></sk-command-line>` : t("plugins.advice_how")}
+              ${advice.reason} ${advice.command ? html`<sk-command-line .text=${advice.command}></sk-command-line>` : t("plugins.advice_how")}
             </sk-notice>`
           : nothing}
+        ${this._missing()}
         <sk-notice icon="shield-exclamation">${t("plugins.trust")}</sk-notice>
         <div class="tools">
           <div class="tabs" role="group" aria-label=${t("plugins.filter")}>
@@ -281,7 +314,7 @@ export class SkPluginsPage extends SkElement {
             @input=${(/** @type {Event} */ e) => (this._query = /** @type {HTMLInputElement} */ (e.target).value)}
           />
         </div>
-        ${this._content()}
+        ${this._content()} ${tab === "available" ? nothing : this._left()}
       </sk-page>
       ${this._nameDialog()} <sk-plugin-flow></sk-plugin-flow>`;
   }
@@ -319,6 +352,25 @@ export class SkPluginsPage extends SkElement {
       .n.wait {
         color: var(--wait);
         font-weight: 600;
+      }
+      .left {
+        list-style: none;
+        margin: var(--s2) 0 0;
+        padding: 0;
+        font-size: var(--size-s);
+      }
+      .left li {
+        display: flex;
+        flex-wrap: wrap;
+        align-items: flex-start;
+        gap: var(--s3);
+        padding-block: var(--s3);
+        border-block-start: 1px solid var(--line);
+      }
+      .left div {
+        flex: 1 1 14rem;
+        min-inline-size: 0;
+        overflow-wrap: anywhere;
       }
       .source {
         font-size: var(--size-xs);

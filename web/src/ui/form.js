@@ -29,6 +29,7 @@ export class SkForm extends SkElement {
     stored: { attribute: false },
     choices: { attribute: false },
     errors: { attribute: false },
+    notes: { attribute: false },
     submitLabel: { attribute: "submit-label" },
     removable: { type: Boolean },
     busy: { type: Boolean },
@@ -44,6 +45,7 @@ export class SkForm extends SkElement {
     /** paths of secrets the server holds @type {string[]} */ this.stored = [];
     /** path → options computed by the server @type {Record<string, Choice[]>} */ this.choices = {};
     /** path → sentence @type {Record<string, string>} */ this.errors = {};
+    /** path → what else is to know of a field, e.g. that its options could not be read @type {Record<string, string>} */ this.notes = {};
     this.submitLabel = "";
     /** stored secrets may be removed, sent as null */ this.removable = false;
     this.busy = false;
@@ -51,6 +53,7 @@ export class SkForm extends SkElement {
     /** what this form found wrong @type {ReturnType<typeof faultsOf>} */ this._faults = {};
     /** @type {import("../api/types.js").Model[] | null} */ this._models = null;
     /** @private paths of fields whose text is no JSON @type {Set<string>} */ this._unreadable = new Set();
+    /** @private the changes as they were submitted last @type {Record<string, any> | null} */ this._submitted = null;
     /** @private */ this._off = () => {};
   }
 
@@ -119,11 +122,20 @@ export class SkForm extends SkElement {
 
   /** @param {Map<string, unknown>} changed */
   willUpdate(changed) {
-    if (changed.has("values") && changed.get("values") !== undefined) this.reset();
+    if (changed.has("values") && changed.get("values") !== undefined) this._take();
     if (changed.has("schema")) {
       const text = JSON.stringify(this.schema);
       if (text.includes('"x-kind":"model"') && !this._models) void this._loadModels();
     }
+  }
+
+  /** New values: what was submitted is in them; what was typed since stays. @private */
+  _take() {
+    const sent = this._submitted;
+    this._submitted = null;
+    if (!sent) return this.reset();
+    this._draft = Object.fromEntries(Object.entries(this._draft).filter(([path, value]) => !(path in sent) || sent[path] !== value));
+    this._faults = {};
   }
 
   /** @private */
@@ -162,7 +174,9 @@ export class SkForm extends SkElement {
   /** @private @param {Event} event */
   _submit(event) {
     event.preventDefault();
-    if (!this.busy && this.validate()) this.emit("sk-submit", this.current);
+    if (this.busy || !this.validate()) return;
+    this._submitted = this._draft;
+    this.emit("sk-submit", this.current);
   }
 
   /** @private @param {string} path */
@@ -179,6 +193,7 @@ export class SkForm extends SkElement {
     const label = tt(property.title) || key;
     const help = tt(property.description);
     const error = this._error(path);
+    const note = this.notes[path] ?? "";
     const held = path in this._draft ? this._draft[path] : (valueAt(this.values, path) ?? property.default);
     const value = held ?? emptyOf(property);
     const optional = !required && (property.default === undefined || property.default === null || property.default === "" || property.default?.length === 0);
@@ -230,10 +245,11 @@ export class SkForm extends SkElement {
       <label for="f-${path}">${label}${optional ? html` <span class="optional">${t("form.optional")}</span>` : nothing}</label>
       ${this._control(kind, path, property, value, {
         required,
-        described: [help ? `h-${path}` : "", error ? `e-${path}` : ""].filter(Boolean).join(" "),
+        described: [help ? `h-${path}` : "", note ? `n-${path}` : "", error ? `e-${path}` : ""].filter(Boolean).join(" "),
         invalid: error !== "",
       })}
       ${help ? html`<p class="faint" id="h-${path}">${help}</p>` : nothing}
+      ${note ? html`<p class="note" id="n-${path}">${note}</p>` : nothing}
       ${error ? html`<p class="error" id="e-${path}" role="alert">${error}</p>` : nothing}
     </div>`;
   }
@@ -424,6 +440,10 @@ export class SkForm extends SkElement {
       .row > p {
         margin-block-start: var(--s1);
         line-height: 1.45;
+      }
+      .note {
+        color: var(--wait);
+        font-size: var(--size-s);
       }
       .error {
         color: var(--fail);

@@ -52,7 +52,7 @@ export function installedCard(plugin, { entry, busy, toggle, upgrade }) {
     <div class="foot">
       ${busy ? html`<span class="chip run"><sk-icon name="arrow-repeat"></sk-icon>${t("plug.working")}</span>` : stateChip(plugin)}
       <span class="faint facts">${versions(plugin)}${size ? html` · ${i18n.bytes(size)}` : nothing}${released ? html` · ${i18n.date(released)}` : nothing}</span>
-      ${hasUpdate(plugin) && !plugin.bundled
+      ${hasUpdate(plugin)
         ? html`<button class="btn small" aria-label=${t("plug.upgrade_of", { plugin: title })} @click=${upgrade}><sk-icon name="arrow-up-circle"></sk-icon>${t("plug.upgrade")}</button>`
         : nothing}
     </div>`;

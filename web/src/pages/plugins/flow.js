@@ -8,7 +8,8 @@ import { ApiError } from "../../api/index.js";
 import { t } from "../../i18n/index.js";
 import { app } from "../../core/app-state.js";
 import { navigate, router } from "../../core/router.js";
-import { hasEnded, pluginJobs } from "../../core/plugin-jobs.js";
+import { hasEnded } from "../../core/job-steps.js";
+import { pluginJobs } from "../../core/plugin-jobs.js";
 import { Watch } from "../../core/watch.js";
 import { SkElement } from "../../ui/base.js";
 import { describeError } from "../../ui/states.js";
@@ -21,11 +22,6 @@ import "./plan-view.js";
 /** @typedef {import("../../api/types.js").Job} Job */
 /** @typedef {import("../../api/types.js").JobAct} JobAct */
 /** @typedef {{act: JobAct, requirement?: string, plugin?: string, title?: string}} Wish  `title` is for people */
-
-/** @param {string} value @returns {value is JobAct} */
-function isAct(value) {
-  return ["install", "upgrade", "uninstall", "purge", "restore"].includes(value);
-}
 
 export class SkPluginFlow extends SkElement {
   static properties = {
@@ -112,10 +108,8 @@ export class SkPluginFlow extends SkElement {
     const url = new URL(location.href);
     if (this._jobId) {
       url.searchParams.set("job", this._jobId);
-      if (this._wish) url.searchParams.set("act", this._wish.act);
     } else {
       url.searchParams.delete("job");
-      url.searchParams.delete("act");
     }
     if (url.href !== location.href) void navigate(url.pathname + url.search, { replace: true });
   }
@@ -126,8 +120,6 @@ export class SkPluginFlow extends SkElement {
     const id = query.get("job");
     if (!id || id === this._jobId) return;
     this._clear();
-    const act = query.get("act") ?? "";
-    if (isAct(act)) this._wish = { act };
     this._jobId = id;
     this._open = true;
     pluginJobs.fetch(id).catch((error) => {
@@ -145,9 +137,7 @@ export class SkPluginFlow extends SkElement {
   get _act() {
     const job = this._job;
     if (job && job.act !== "plan") return job.act;
-    if (this._wish) return this._wish.act;
-    const change = job?.plan?.changes.find((c) => c.name === job.plugin) ?? job?.plan?.changes[0];
-    return !change || change.from === null ? "install" : change.to === null ? "uninstall" : "upgrade";
+    return job?.plan?.act ?? this._wish?.act ?? "install";
   }
 
   /** @private what is changed, for people */

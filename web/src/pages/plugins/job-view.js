@@ -1,7 +1,7 @@
 /** `<sk-job .job>`: a change under way: its steps, its log as it grows, and how it ended. */
 import { css, html, nothing } from "lit";
 import { t } from "../../i18n/index.js";
-import { stepsOf } from "../../core/plugin-jobs.js";
+import { stepsOf } from "../../core/job-steps.js";
 import { SkElement } from "../../ui/base.js";
 import "../../ui/icon.js";
 import "../../ui/states.js";

@@ -109,8 +109,8 @@ export function seconds(at) {
 }
 
 /** The kinds of things a plugin brings, in the order they are told. */
-const KINDS = /** @type {const} */ (["tools", "commands", "pages", "agents", "providers", "services", "mounts", "hooks"]);
-const CODE = new Set(["tools", "hooks", "commands"]);
+const KINDS = /** @type {const} */ (["tools", "commands", "pages", "agents", "providers", "services", "mounts", "cli", "hooks"]);
+const CODE = new Set(["tools", "hooks", "commands", "cli"]);
 
 /**
  * What it brings, by kind; empty kinds are left out.

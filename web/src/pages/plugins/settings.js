@@ -108,12 +108,23 @@ export class SkPluginSettings extends SkElement {
     const schema = data.schema ?? {};
     if (!Object.keys(schema.properties ?? {}).length && !schema.$ref) return html`<p class="faint">${t("settings.none")}</p>`;
     const result = this._result;
-    return html`<sk-form
+    return html`${(data.aside ?? []).map(
+        (kept) =>
+          html`<sk-notice tone="wait"
+            >${t("settings.aside", { version: kept.version, reason: kept.reason })}
+            <details>
+              <summary>${t("settings.aside_values")}</summary>
+              <pre class="raw" tabindex="0">${JSON.stringify(kept.values, null, 2)}</pre>
+            </details></sk-notice
+          >`,
+      )}
+      <sk-form
         .schema=${data.required?.length && !schema.required ? { ...schema, required: data.required } : schema}
         .values=${data.values ?? {}}
         .stored=${Object.keys(data.secrets ?? {}).filter((key) => data.secrets[key])}
         .choices=${data.choices ?? {}}
         .errors=${this._errors}
+        .notes=${data.choice_errors ?? {}}
         .removable=${true}
         .busy=${this._busy !== ""}
         .submitLabel=${t("action.save")}
@@ -136,6 +147,16 @@ export class SkPluginSettings extends SkElement {
     css`
       :host {
         display: block;
+      }
+      sk-notice {
+        max-inline-size: 34rem;
+        margin-block-end: var(--s4);
+      }
+      .result sk-notice {
+        margin-block-end: 0;
+      }
+      summary {
+        cursor: pointer;
       }
       .result {
         max-inline-size: 34rem;
