@@ -73,7 +73,8 @@ if [ "$mode" = all ]; then
   say "benchmarks and crash programs, small"
   "$bin/python" tests/bench/startup.py --idle 5
   "$bin/python" tests/bench/stream.py
-  for program in tests/bench/loop.py tests/crash/run.py; do
+  "$bin/python" tests/bench/newcomer.py
+  for program in tests/bench/loop.py tests/bench/plugins.py tests/crash/run.py; do
     if [ -f "$program" ]; then "$bin/python" "$program" --small; fi
   done
 fi

@@ -79,7 +79,7 @@ class _Probe:
             self.failure(row.error)
             return
         await app.client()
-        for problem in row.problems:
+        for problem in app.skald.plugins.problems(row):
             self.found("error", "problem", problem)
         if row.error is not None:
             self.failure(row.error)

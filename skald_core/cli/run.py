@@ -191,7 +191,7 @@ class _Event(msgspec.Struct):
     kind: str = ""
     call_id: int | None = None
     requests: list[_Asked] = []
-    event: msgspec.Raw | None = None
+    event: msgspec.Raw = msgspec.Raw(b"")  # of a sub-agent
 
 
 _envelope = msgspec.json.Decoder(_Envelope).decode
@@ -485,7 +485,7 @@ class _Lines:
 
     async def _permissions(self, event: _Event) -> None:
         """Note what waits for an answer, also inside sub-agents, and what waits no more."""
-        while event.event is not None:
+        while event.event:
             event = _event(bytes(event.event))
         if event.type == "permission_request":
             for asked in event.requests:

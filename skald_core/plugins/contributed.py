@@ -23,8 +23,8 @@ __all__ = ("Contributed", "PluginContributions")
 
 
 class PluginContributions(msgspec.Struct):
-    """What one running plugin brought. ``app`` is the application made of its routes, None until it is built; ``cli`` are names of its commands for
-    the terminal."""
+    """What one running plugin brought. ``app`` is the application made of its routes, None until it is built; ``cli`` are
+    names of its commands for the terminal."""
 
     tools: list[Tool] = []
     providers: list[ProviderType] = []

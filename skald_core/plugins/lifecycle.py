@@ -248,6 +248,7 @@ class Plugins:
                 task.result()
             else:
                 log.warning("plugin %s takes more than %g s to start", row.id, self._limits.slow)
+                task.add_done_callback(_unraised)
                 row.problems.append(
                     f"it takes more than {self._limits.slow:g} s to start; the server went on without it"
                 )
@@ -515,6 +516,12 @@ class Plugins:
                     row.deprecations.append(str(use))
                     log.warning("plugin %s: %s", row.id, use)
                 return
+
+
+def _unraised(task: asyncio.Task[None]) -> None:
+    """Strict mode raises where somebody waits; nobody waits for a start that was left to itself."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("%s: %s", task.get_name(), error)
 
 
 def strict_from_environment() -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -131,7 +132,11 @@ class LoadingMark:
 
     def _write(self) -> None:
         with contextlib.suppress(OSError):  # a full disk must not keep plugins from loading
-            if self._names:
-                self._path.write_text("\n".join(self._names), encoding="utf-8")
-            else:
+            if not self._names:
                 self._path.unlink(missing_ok=True)
+                return
+            file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            try:
+                os.write(file, "\n".join(self._names).encode())
+            finally:
+                os.close(file)

@@ -156,7 +156,8 @@ class TestApp:
         """The plugin runs without a problem."""
         row = self.skald.plugins.get(plugin_id)
         assert row.state == "running", f"{plugin_id} is {row.state}: {row.error}"
-        assert not row.problems, f"{plugin_id}: {row.problems}"
+        problems = self.skald.plugins.problems(row)
+        assert not problems, f"{plugin_id}: {problems}"
 
     async def stop(self) -> None:
         for client in self._clients:
@@ -184,6 +185,7 @@ class AppFactory:
         for plugin in plugins:
             if skald.plugins.rows[plugin.id].state == "disabled":
                 await skald.plugins.enable(plugin.id)
+        await skald.plugins.settled()
         return app
 
     async def close(self) -> None:

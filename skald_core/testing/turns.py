@@ -66,8 +66,8 @@ async def run_turn(
 ) -> Turn:
     """Start an app with ``plugins``, say something, let a model play ``steps``, wait until the turn is over.
 
-    Every tool call is allowed unless ``judge`` is false, for plugins that judge themselves. ``role`` is the user's. Fails when the model was not
-    asked for every step, or a plugin is not running.
+    Every tool call is allowed unless ``judge`` is false, for plugins that judge themselves. ``role`` is the user's. Fails
+    when the model was not asked for every step, or a plugin is not running.
     """
     provider = ScriptedProvider(steps)
     found = [_plugin(given) for given in plugins]

@@ -60,6 +60,18 @@ def test_each_hook_has_a_test_named_after_it(hook: str) -> None:
     assert re.search(rf"^\s*(?:async )?def test_(?:hook_)?{hook}(?:_\w+)?\(", TESTS, re.MULTILINE), f"write test_{hook}"
 
 
+@pytest.mark.parametrize("hook", HOOKS)
+def test_each_hook_has_a_real_user(hook: str) -> None:
+    """A bundled plugin or one of the strangers; a hook nobody needs is not shipped."""
+    users = [
+        path
+        for pattern in ("plugins/*/src/*/__init__.py", "tests/strangers/*/src/*/__init__.py")
+        for path in ROOT.glob(pattern)
+        if re.search(rf"^@skald\.hookimpl.*\n(?:async )?def {hook}\(", path.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+    assert users, f"no plugin uses {hook}"
+
+
 def test_no_section_is_about_a_hook_that_is_gone() -> None:
     """The page lists exactly what there is."""
     assert set(re.findall(r"^## (skald_\w+)$", page("hooks.md"), re.MULTILINE)) == set(HOOKS)

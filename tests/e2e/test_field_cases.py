@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,9 @@ def test_kill_while_a_tool_runs_leaves_an_interrupted_result(
     llm.script({"calls": [{"name": "slow", "arguments": {}}]}, {"text": "It was interrupted."})
     send(client, conversation, "go")
     log = server.data / "plugins" / "slow" / "begun"
+    inbox = {"status": "pending"}
+    (request,) = wait_until(lambda: client.get("/api/inbox", params=inbox).json()["items"], "permission is asked for")
+    client.post(f"/api/requests/{request['id']}/answer", json={"choice": "allow_once"}).raise_for_status()
     wait_until(log.exists, "the tool runs")
     server.kill()
     server.start()
@@ -155,7 +159,7 @@ def test_each_wrong_call_gets_its_error_and_the_chat_goes_on(
     results = [told[c["id"]] for c in made]
     assert "unknown tool 'launch_rocket'" in results[0]
     assert all("unknown tool 'read_file'" in result for result in results[1:])
-    assert made[2]["function"]["arguments"] == WRONG[2]["arguments"]
+    assert WRONG[2]["arguments"] in json.loads(made[2]["function"]["arguments"]).values()  # servers refuse broken JSON
     send(client, live.conversation, "and now?")
     assert live.until("turn_finished")["outcome"] == "success"
     assert messages(client, live.conversation)[-1]["content"] == "still here"

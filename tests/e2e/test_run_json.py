@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import httpx
+import msgspec
 import pytest
 
+from skald_core.loop.events import Event
 from tests.support.fake_llm import ThreadedLlm
 from tests.support.live import Live
 from tests.support.program import Program, environment
-from tests.support.server import ServerProcess, messages, new_conversation, send, wait_until
+from tests.support.server import ROOT, ServerProcess, messages, new_conversation, send, wait_until
 
 WRITE = {"name": "write_file", "arguments": {"path": "a.md", "content": "hello\n"}}
 Follow = Callable[..., Live]
@@ -483,3 +487,31 @@ def test_version_and_help(env: dict[str, str]) -> None:
     """Both need no server."""
     assert skald("version", env={k: v for k, v in env.items() if k != "SKALD_URL"}).stdout.startswith("skald ")
     assert "sessions" in skald("help", env=env).stdout
+
+
+def test_the_documented_program_runs_as_it_is(
+    server: ServerProcess, client: httpx.Client, llm: ThreadedLlm, env: dict[str, str]
+) -> None:
+    """The Python example of docs/cli.md: a write below notes/ is allowed, another is denied with its reason."""
+    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "cli.md").read_text(), re.DOTALL)
+    note = {"name": "write_file", "arguments": {"path": "notes/weather.md", "content": "sunny"}}
+    llm.script({"calls": [note, WRITE]}, {"text": "Noted."})
+    env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), env["PATH"]])
+    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, env=env, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "Noted.\n"), done.stderr
+    assert files(server, "notes/weather.md") == ["sunny"]
+    assert files(server) == []
+    results = [m["content"] for m in llm.requests[-1]["messages"] if m["role"] == "tool"]
+    assert "only notes/ may be written" in results[1]
+
+
+def test_every_event_is_documented() -> None:
+    """docs/cli.md names each line of the union and each of its fields."""
+    text = (ROOT / "docs" / "cli.md").read_text()
+    for event in get_args(Event):
+        info = msgspec.inspect.type_info(event)
+        assert isinstance(info, msgspec.inspect.StructType)
+        (row,) = re.findall(rf"^\| `{info.tag}` \| (.*) \|$", text, re.MULTILINE)
+        for field in info.fields:
+            if field.name not in ("conversation", "frame"):
+                assert f"`{field.name}`" in row, f"{info.tag}.{field.name}"

@@ -7,6 +7,7 @@ import pytest
 
 from skald_core.plugins.install.catalog_index import CatalogIndex
 from skald_core.plugins.install.requirement import PluginRequirement, Refused
+from skald_core.testing import AppFactory
 
 HASH = "a" * 64
 INDEX = {
@@ -135,3 +136,14 @@ async def test_only_reviewed_good_versions_for_this_kernel_are_chosen(tmp_path: 
         with pytest.raises(Refused) as caught:
             entry.choose(PluginRequirement("skald-plugin-one", versions), "1.0")
         assert caught.value.code == "plugin_not_reviewed"
+
+
+async def test_the_index_is_fetched_by_the_guarded_client(
+    skald_app: AppFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An index address inside the own network is refused like any other; the page shows it and goes on."""
+    monkeypatch.setenv("SKALD_PLUGIN_INDEX", "https://127.0.0.1:9/plugins.json")
+    app = await skald_app()
+    shown = await (await app.client()).get("/api/plugins/available")
+    assert "not a public address" in shown["index"]["error"]
+    assert shown["items"] == []

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from sqlcipher3 import dbapi2 as sqlite
 from websockets.sync.client import connect
 
@@ -270,8 +271,9 @@ def test_a_file_with_another_hash_is_refused(venv: PluginVenv, open_catalog: Cal
     assert [i["installed"] for i in broken["items"] if i["name"] == "skald-plugin-one"] == ["1.1"]
 
 
-def test_a_kill_during_the_check_leaves_nothing_behind(venv: PluginVenv, catalog: Catalog) -> None:
-    """SIGKILL of the server while the new set is being checked: the next start says so and nothing was changed."""
+@pytest.mark.parametrize("end", ["kill", "stop"])
+def test_an_end_during_the_check_leaves_nothing_behind(venv: PluginVenv, catalog: Catalog, end: str) -> None:
+    """SIGKILL or SIGTERM of the server while the new set is being checked: it is told, and nothing was changed."""
     plugin_wheel(venv.wheels, "slow", "1.0", source="import time\ntime.sleep(20)")
     before = venv.tree()
     plan = catalog.plan(act="install", requirement="skald-plugin-slow")
@@ -283,7 +285,7 @@ def test_a_kill_during_the_check_leaves_nothing_behind(venv: PluginVenv, catalog
 
     wait_until(checking, "the health check to begin")
     catalog.client.close()
-    catalog.server.kill()
+    getattr(catalog.server, end)()
     catalog.server.start()
     catalog.client = catalog.server.sign_in()
     told = catalog.client.get(f"/api/plugins/jobs/{job['id']}").json()
@@ -293,6 +295,26 @@ def test_a_kill_during_the_check_leaves_nothing_behind(venv: PluginVenv, catalog
     assert catalog.row("slow") is None
     plugin_wheel(venv.wheels, "one", "1.0")
     assert catalog.do(act="install", requirement="skald-plugin-one")["state"] == "done"
+
+
+def test_a_failure_after_the_switch_is_rolled_back(venv: PluginVenv, catalog: Catalog) -> None:
+    """plugins.lock cannot be written: the files are put back, the catalog shows the old set, the reason is told."""
+    plugin_wheel(venv.wheels, "one", "1.0")
+    before = venv.tree()
+    obstacle = catalog.server.data / "plugins.lock.new"
+    obstacle.mkdir()
+    failed = catalog.do(act="install", requirement="skald-plugin-one")
+    assert (failed["state"], failed["step"]) == ("rolled_back", "rollback")
+    assert "plugins.lock" in failed["error"]["message"]
+    assert venv.tree() == before
+    assert catalog.row("one") is None
+    obstacle.rmdir()
+    assert catalog.do(act="install", requirement="skald-plugin-one")["state"] == "done"
+    obstacle.mkdir()
+    failed = catalog.do(act="uninstall", plugin="one")
+    assert failed["state"] == "rolled_back"
+    assert venv.version_of("skald-plugin-one") == "1.0"
+    assert _states(catalog, "one")[:3] == ("disabled", False, "1.0")
 
 
 def test_advice_where_the_environment_is_not_changed_from_here(

@@ -9,15 +9,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from skald_core.loop.archive import VERSION
+from skald_core.loop.archive import VERSION, ArchiveError, unpack
 from skald_core.loop.errors import ConfigError
 from skald_core.loop.memory_store import MemoryStore
 from skald_core.loop.projection import project
 from skald_core.loop.scripted import ScriptedProvider, call, calls
-from skald_core.loop.session import Session
+from skald_core.loop.session import CONTINUE, Session
 from skald_core.loop.sqlite_store import SqliteStore
 from skald_core.loop.store import Store
-from skald_core.loop.types import CallPart, ResultPart, WireMessage
+from skald_core.loop.types import CallPart, ResultPart, TextPart, WireMessage
 
 from .helpers import Plain, collect, make, path
 
@@ -118,3 +118,73 @@ async def test_what_is_no_export_is_refused(change: dict[str, object], words: st
     with pytest.raises(ConfigError):
         await target.import_(b"\x00 nonsense")
     assert await store.root(target.conversation) is None
+
+
+async def test_removing_a_turn_takes_what_continues_it_and_its_other_answers(store: Store) -> None:
+    """What the person said goes with every answer to it, also the sibling ones and what a *continue* added; the rest stays."""
+    provider = ScriptedProvider(then=lambda request: f"answer {len(provider.requests)}")
+    session = make(provider, Plain("look"), store=store).session("c")
+    await collect(session.run("one"))
+    await collect(session.run("two"))
+    await collect(await session.regenerate((await path(store))[-1].id))
+    await collect(await session.continue_())
+    await collect(session.run("three"))
+    long = await path(store)
+    assert [m.content for m in long][2:] == ["two", "answer 3", CONTINUE, "answer 4", "three", "answer 5"]
+    gone = await session.remove(long[5].id)
+    assert {m.content for m in gone} == {"two", "answer 2", "answer 3", CONTINUE, "answer 4"}
+    assert [m.content for m in await path(store)] == ["one", "answer 1", "three", "answer 5"]
+    with pytest.raises(ConfigError, match="not part"):
+        await session.remove(long[2].id)
+    await collect(session.run("four"))
+    (_, *rest) = provider.requests[-1].messages
+    assert [part.text for m in rest for part in m.parts if isinstance(part, TextPart)][-3:] == [
+        "three",
+        "answer 5",
+        "four",
+    ]
+
+
+async def test_removing_everything_leaves_a_chat_that_can_begin_anew(store: Store) -> None:
+    provider = ScriptedProvider(["a", "b"])
+    session = make(provider, store=store).session("c")
+    await collect(session.run("q"))
+    await session.remove((await path(store))[0].id)
+    assert await path(store) == []
+    await collect(session.run("again"))
+    assert [m.content for m in await path(store)] == ["again", "b"]
+    assert [len(m.parts) for m in provider.requests[-1].messages] == [1]
+
+
+async def test_a_call_put_again_is_judged_run_and_answered(store: Store) -> None:
+    """It goes before the gate like any call; the model gets its result and goes on."""
+    look = Plain("look")
+    provider = ScriptedProvider(["hello", "seen"])
+    session = make(provider, look, store=store).session("c")
+    await collect(session.run("hi"))
+    await session.call_again("look", '{"n":  1}', note="once more")
+    await session.wait()
+    shown = await path(store)
+    assert [(m.role, m.synthetic, m.content) for m in shown[2:]] == [
+        ("user", True, "once more"),
+        ("assistant", True, ""),
+        ("assistant", False, "seen"),
+    ]
+    (made,) = shown[3].calls
+    assert (made.state, made.arguments) == ("done", '{"n":  1}')
+    assert [m.role for m in provider.requests[-1].messages] == ["user", "assistant", "user", "assistant", "tool"]
+
+
+async def test_an_export_keeps_its_title_and_says_why_it_is_refused() -> None:
+    session = make(ScriptedProvider(["a"]), store=MemoryStore()).session("c")
+    await collect(session.run("q"))
+    data = await session.export(title="Rivers")
+    assert unpack(data).title == "Rivers"
+    for bad, reason in (
+        (data[:-5], "not_an_export"),
+        (b'{"format":"skald-conversation","version":9,"messages":7}', "newer_version"),
+        (data.replace(b'"id":2', b'"id":1'), "damaged"),
+    ):
+        with pytest.raises(ArchiveError) as refused:
+            unpack(bad)
+        assert refused.value.reason == reason

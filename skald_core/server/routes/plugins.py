@@ -331,7 +331,7 @@ async def texts(request: AnyRequest, locale: FromPath[str]) -> dict[str, str]:
     return dict(runtime(request).texts.of_plugins(locale))
 
 
-@get("/api/plugin/{plugin:str}/web/{file:path}", guards=[signed_in], include_in_schema=False)
+@get("/api/plugin/{plugin:str}/web/{file:path}", guards=[signed_in])
 async def web(request: AnyRequest, plugin: FromPath[str], file: FromPath[Path]) -> Response[bytes]:
     """A file of the package's ``web/`` folder, for those who may use the plugin."""
     app = runtime(request)

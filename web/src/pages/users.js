@@ -1,5 +1,6 @@
 /** `<sk-users-page>`: the accounts of this instance, for those who manage them. */
 import { css, html, nothing } from "lit";
+import { live } from "lit/directives/live.js";
 import { repeat } from "lit/directives/repeat.js";
 import { api, onReconnect } from "../api/index.js";
 import { i18n, t } from "../i18n/index.js";
@@ -117,7 +118,7 @@ export class SkUsersPage extends SkElement {
         ?disabled=${this._busy === String(user.id)}
         @change=${(/** @type {Event} */ e) => this._patch(user, { role: /** @type {HTMLSelectElement} */ (e.target).value })}
       >
-        ${roles.map((role) => html`<option value=${role} .selected=${role === user.role}>${roleName(role)}</option>`)}
+        ${roles.map((role) => html`<option value=${role} .selected=${live(role === user.role)}>${roleName(role)}</option>`)}
       </select>
       <sk-menu align="end" .label=${t("users.menu_of", { name })} .items=${this._items(user)}></sk-menu>
     </li>`;

@@ -1,6 +1,7 @@
 """The plugin against a real server of bare sockets."""
 
 import pytest
+
 from skald_core import api as skald
 from skald_core.testing import AppFactory, TestClient, allow_all, local_plugin, tools_plugin
 from skald_core.testing.servers import RawServer, Wire, replies

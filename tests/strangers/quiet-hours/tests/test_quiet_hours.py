@@ -4,6 +4,7 @@ import asyncio
 import datetime as dt
 
 import pytest
+
 from skald_core import api as skald
 from skald_core.testing import (
     AppFactory,
@@ -63,12 +64,18 @@ async def test_writing_is_refused_at_night(
     assert [r["tool"] for r in refusals] == (["write_note"] if night else [])
 
 
-async def test_the_same_hour_twice_means_never(skald_clock: FakeClock, skald_app: AppFactory) -> None:
-    """An empty span holds no minute."""
+async def test_the_same_time_twice_means_never(skald_clock: FakeClock, skald_app: AppFactory) -> None:
+    """An empty span holds no minute: what was refused a moment ago is done."""
     at(skald_clock, 23)
-    turn = await run_turn(skald_app, PACKAGE, tools_plugin(write_note), say="Hello", steps=["I will do it later."])
-    await turn.client.put("/api/plugins/quiet-hours/config", {"values": {"start": 23, "end": 23}})
-    assert (await turn.client.get("/api/plugins/quiet-hours"))["state"] == "running"
+    provider = ScriptedProvider([calls(call("write_note", {"text": "x"})), "Done."])
+    app = await skald_app(local_plugin(PACKAGE), tools_plugin(write_note), allow_all(), scripted_plugin(provider))
+    await app.add_model()
+    ada = await app.client()
+    bob = await app.client("bob", role="member")
+    values = (await ada.get("/api/plugins/quiet-hours/config"))["values"]
+    await ada.put("/api/plugins/quiet-hours/config", {"values": {"start": values["start"], "end": values["start"]}})
+    messages = await bob.run_turn("Write")
+    assert [c["state"] for m in messages for c in m["calls"]] == ["done"]
 
 
 async def test_who_may_work_at_any_hour_is_asked(skald_clock: FakeClock, skald_app: AppFactory) -> None:

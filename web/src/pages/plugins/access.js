@@ -1,5 +1,6 @@
 /** `<sk-plugin-access plugin .access>`: who may use a plugin: everyone by default or not, and exceptions per person. */
 import { css, html } from "lit";
+import { live } from "lit/directives/live.js";
 import { repeat } from "lit/directives/repeat.js";
 import { api } from "../../api/index.js";
 import { t } from "../../i18n/index.js";
@@ -52,7 +53,7 @@ export class SkPluginAccess extends SkElement {
     return html`<sk-switch
         .label=${t("access.default")}
         .help=${t("access.default_help")}
-        .checked=${this.access.default_on}
+        .checked=${live(this.access.default_on)}
         ?disabled=${this._busy}
         @change=${(/** @type {CustomEvent} */ e) => (e.stopPropagation(), this._put({ default_on: e.detail }))}
       ></sk-switch>
@@ -81,7 +82,7 @@ export class SkPluginAccess extends SkElement {
                 ?disabled=${this._busy}
                 @change=${(/** @type {Event} */ e) => this._put({ users: { [String(user.id)]: CHOICES[/** @type {HTMLSelectElement} */ (e.target).selectedIndex] } })}
               >
-                ${CHOICES.map((choice) => html`<option .selected=${user.explicit === choice}>${this._words(choice)}</option>`)}
+                ${CHOICES.map((choice) => html`<option .selected=${live(user.explicit === choice)}>${this._words(choice)}</option>`)}
               </select>
             </li>`,
         )}

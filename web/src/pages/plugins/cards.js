@@ -1,5 +1,6 @@
 /** The cards of the catalog: one for an installed plugin, one for what the index offers. */
 import { css, html, nothing } from "lit";
+import { live } from "lit/directives/live.js";
 import { i18n, t, tt } from "../../i18n/index.js";
 import { capabilityChips, hasUpdate, iconOf, isBarred, publisher, reasonOf, seconds, stateChip } from "./parts.js";
 import "../../ui/switch.js";
@@ -40,7 +41,7 @@ export function installedCard(plugin, { entry, busy, toggle, upgrade }) {
       <sk-switch
         hide-label
         .label=${t("plug.switch", { plugin: title })}
-        .checked=${plugin.enabled}
+        .checked=${live(plugin.enabled)}
         ?disabled=${busy || isBarred(plugin)}
         @change=${(/** @type {CustomEvent} */ e) => toggle(e.detail)}
       ></sk-switch>

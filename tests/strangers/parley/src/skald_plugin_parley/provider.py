@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import httpx
-from skald_core import api as skald
 
+from skald_core import api as skald
 from skald_plugin_parley.kind import INFO
 from skald_plugin_parley.usage import count
 

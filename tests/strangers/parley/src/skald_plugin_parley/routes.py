@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from litestar import get
-from skald_core import api as skald
 
+from skald_core import api as skald
 from skald_plugin_parley.usage import Used, used
 
 

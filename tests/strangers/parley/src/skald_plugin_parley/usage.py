@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+
 from skald_core import api as skald
 
 SCHEMA = skald.Schema(

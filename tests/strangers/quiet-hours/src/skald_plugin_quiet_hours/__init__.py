@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from skald_core import api as skald
-
 from skald_plugin_quiet_hours.clock import SETTINGS, is_quiet
 
 ANY_HOUR = "quiet-hours.any-hour"

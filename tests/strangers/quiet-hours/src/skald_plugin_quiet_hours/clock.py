@@ -6,6 +6,7 @@ import datetime as dt
 from typing import Annotated, Any
 
 import msgspec
+
 from skald_core import api as skald
 
 

@@ -8,8 +8,8 @@ import msgspec
 from litestar import Request, delete, get, post
 from litestar.exceptions import HTTPException
 from litestar.params import FromPath, JSONBody
-from skald_core import api as skald
 
+from skald_core import api as skald
 from skald_plugin_reading_list.store import Item, Items, Pick, Picks
 from skald_plugin_reading_list.tools import check_address
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from skald_core import api as skald
-
 from skald_plugin_reading_list import articles
 from skald_plugin_reading_list.store import Item, Items
 

@@ -6,8 +6,8 @@ import datetime as dt
 from typing import Annotated, Any
 
 import msgspec
-from skald_core import api as skald
 
+from skald_core import api as skald
 
 _TIME = r"([01][0-9]|2[0-3]):[0-5][0-9]"
 

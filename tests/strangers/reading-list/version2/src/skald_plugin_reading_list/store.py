@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+
 from skald_core import api as skald
 
 OWNER = skald.Schema(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from skald_core import api as skald
-
 from skald_plugin_reading_list import articles
 from skald_plugin_reading_list.store import Item, Items
+
+from skald_core import api as skald
 
 
 def check_address(url: str) -> str:
