@@ -33,7 +33,7 @@ class LastTurn(msgspec.Struct, frozen=True):
 
 
 class Conversation(msgspec.Struct, frozen=True):
-    """A conversation's own row; times are seconds since the epoch."""
+    """A conversation's own row; times are seconds since the epoch. An empty ``agent`` is the assistant."""
 
     id: str
     title: str
@@ -44,6 +44,7 @@ class Conversation(msgspec.Struct, frozen=True):
     model: str | None
     source: str
     last_turn: LastTurn | None = None
+    agent: str = ""
 
 
 class ConversationPage(msgspec.Struct, frozen=True):
@@ -51,12 +52,12 @@ class ConversationPage(msgspec.Struct, frozen=True):
     next: str | None
 
 
-_COLUMNS = "id, title, created_at, updated_at, unread, pinned, model_pin, source, last_turn"
+_COLUMNS = "id, title, created_at, updated_at, unread, pinned, model_pin, source, last_turn, agent"
 
 
 def _conversation(row: tuple[Any, ...]) -> Conversation:
     last = msgspec.json.decode(row[8], type=LastTurn) if row[8] else None
-    return Conversation(row[0], row[1], row[2], row[3], bool(row[4]), bool(row[5]), row[6], row[7], last)
+    return Conversation(row[0], row[1], row[2], row[3], bool(row[4]), bool(row[5]), row[6], row[7], last, row[9])
 
 
 def title_from(text: str) -> str:
@@ -83,7 +84,13 @@ class Conversations:
         return conversation
 
     async def create(
-        self, *, client_id: str | None = None, title: str = "", model: str | None = None, source: str = "web"
+        self,
+        *,
+        client_id: str | None = None,
+        title: str = "",
+        model: str | None = None,
+        source: str = "web",
+        agent: str = "",
     ) -> Conversation:
         """A new row; the same ``client_id`` gives the same one."""
         now = self._now()
@@ -91,9 +98,10 @@ class Conversations:
 
         def work(c: Connection) -> Any:
             c.execute(
-                "INSERT INTO conversations(id,client_id,title,source,model_pin,created_at,updated_at) VALUES(?,?,?,?,?,?,?) "
+                "INSERT INTO conversations(id,client_id,title,source,model_pin,agent,created_at,updated_at) "
+                "VALUES(?,?,?,?,?,?,?,?) "
                 "ON CONFLICT(client_id) DO NOTHING",
-                (conversation_id, client_id, title.strip()[:TITLE_LENGTH], source, model, now, now),
+                (conversation_id, client_id, title.strip()[:TITLE_LENGTH], source, model, agent, now, now),
             )
             where, value = ("client_id=?", client_id) if client_id is not None else ("id=?", conversation_id)
             return c.execute(f"SELECT {_COLUMNS} FROM conversations WHERE {where}", (value,)).fetchone()
@@ -145,6 +153,7 @@ class Conversations:
         pinned: bool | None = None,
         unread: bool | None = None,
         model: str | msgspec.UnsetType | None = msgspec.UNSET,
+        agent: str | None = None,
     ) -> Conversation:
         """Change what is given. Raises NotFound."""
         await self.get(conversation_id)
@@ -157,6 +166,8 @@ class Conversations:
             changes["unread"] = int(unread)
         if model is not msgspec.UNSET:
             changes["model_pin"] = model
+        if agent is not None:
+            changes["agent"] = agent
         await self._update(conversation_id, changes)
         return await self.get(conversation_id)
 

@@ -6,10 +6,13 @@ import asyncio
 import re
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from skald_core.chat.conversations import Conversation
 from skald_core.errors import BadInput, Conflict, NotFound
 from skald_core.loop.archive import ArchiveError, unpack
 from skald_core.loop.errors import ConfigError, LoopError
+from skald_core.loop.records import Message
 from skald_core.loop.types import MessageId
 
 if TYPE_CHECKING:
@@ -55,6 +58,7 @@ async def import_conversation(context: UserContext, data: bytes, *, client_id: s
         archive = await asyncio.to_thread(unpack, data)
     except ArchiveError as error:
         raise BadInput(str(error), code=f"import_{error.reason}", reason=str(error)) from None
+    archive = msgspec.structs.replace(archive, messages=tuple(_plainly(message) for message in archive.messages))
     row = await context.create(client_id=client_id, title=archive.title, model=None)
     session = context.agent.session(row.id)
     if await context.agent.store.root(session.conversation) is not None:
@@ -65,6 +69,16 @@ async def import_conversation(context: UserContext, data: bytes, *, client_id: s
         await context.delete(row.id)
         raise
     return row
+
+
+def _plainly(message: Message) -> Message:
+    """A message that shows what models read of it: a file somebody else made must not say one thing and mean another."""
+    context = message.metadata.get("hook_context")
+    more = f"\n\n<context>\n{context}\n</context>" if isinstance(context, str) and context else ""
+    kept = {key: value for key, value in message.metadata.items() if key not in ("prompt", "hook_context")}
+    if len(kept) == len(message.metadata):
+        return message
+    return msgspec.structs.replace(message, content=f"{message.prompt}{more}", metadata=kept)
 
 
 async def delete_turn(context: UserContext, conversation: str, message: int) -> list[int]:

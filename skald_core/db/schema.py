@@ -147,4 +147,5 @@ CREATE TABLE plugin_settings_aside(
 CREATE TABLE plugin_purged(plugin_id TEXT PRIMARY KEY, at REAL NOT NULL) WITHOUT ROWID;
 """,
     ),
+    Migration(3, "ALTER TABLE conversations ADD COLUMN agent TEXT NOT NULL DEFAULT '';"),
 )

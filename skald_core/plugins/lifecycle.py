@@ -137,8 +137,10 @@ class Plugins:
         await self._record(found, died=self._mark.leftover())
         await self.access.load()
         self._booting = True
+        await self._loader.read_ahead()
         await self._start_all([r for r in self.rows.values() if r.enabled and r.state == "discovered"])
         self._booting = False
+        self._loader.forget_ahead()
         await self._remember(*self.rows.values())
         self._finishing = asyncio.get_running_loop().create_task(self._finish_routes(), name="build plugin routes")
 

@@ -89,6 +89,13 @@ class Loader:
         self._tables: dict[tuple[str, str], frozenset[str]] = {}
         self.contexts: dict[str, PluginContext] = {}
 
+    async def read_ahead(self) -> None:
+        """Read the settings of all plugins at once, for a boot; until ``forget_ahead``."""
+        await self._settings.read_ahead()
+
+    def forget_ahead(self) -> None:
+        self._settings.forget_ahead()
+
     async def load_tables(self) -> None:
         """Read which tables plugins are remembered to have."""
         rows = await self._db.read(lambda c: c.execute("SELECT plugin_id, bucket, name FROM plugin_tables").fetchall())

@@ -55,31 +55,50 @@ class Loaded(msgspec.Struct, frozen=True):
     aside: list[Aside]
 
 
+Kept = tuple[Stored | None, list[Aside]]
+"""Settings of one plugin, and those of it that were put aside."""
+
+
 class SettingsStore:
     """The settings of plugins in one database."""
 
     def __init__(self, database: Database, bucket: Bucket) -> None:
         self._db = database
         self._table = _TABLES[bucket]
+        self._ahead: dict[str, Kept] | None = None
 
-    async def stored(self, plugin_id: str) -> tuple[Stored | None, list[Aside]]:
+    async def read_ahead(self) -> None:
+        """Read what every plugin has, for a start that asks for each of them once; until :meth:`forget_ahead`."""
+        self._ahead = await self._db.read(self._read, None)
+
+    def forget_ahead(self) -> None:
+        self._ahead = None
+
+    async def stored(self, plugin_id: str) -> Kept:
         """What is kept of a plugin's settings, and what was put aside and nobody has saved settings since, oldest first."""
+        if self._ahead is not None:
+            return self._ahead.get(plugin_id, (None, []))
+        return (await self._db.read(self._read, plugin_id)).get(plugin_id, (None, []))
 
-        def read(c: Connection) -> tuple[Stored | None, list[Aside]]:
-            row = c.execute(
-                f"SELECT version, config, written_by FROM {self._table} WHERE plugin_id=?", (plugin_id,)
-            ).fetchone()
-            secrets = dict(
-                c.execute(f"SELECT name, value FROM {self._table}_secrets WHERE plugin_id=?", (plugin_id,)).fetchall()
-            )
-            aside = c.execute(
-                f"SELECT at, version, reason, config FROM {self._table}_aside WHERE plugin_id=? AND settled=0 ORDER BY id",
-                (plugin_id,),
-            ).fetchall()
-            stored = None if row is None else Stored(row[0], json.loads(row[1]), secrets, row[2])
-            return stored, [Aside(at, version, reason, json.loads(config)) for at, version, reason, config in aside]
-
-        return await self._db.read(read)
+    def _read(self, c: Connection, plugin_id: str | None) -> dict[str, Kept]:
+        where, values = ("", ()) if plugin_id is None else (" WHERE plugin_id=?", (plugin_id,))
+        secrets: dict[str, dict[str, str]] = {}
+        for plugin, name, value in c.execute(
+            f"SELECT plugin_id, name, value FROM {self._table}_secrets{where}", values
+        ):
+            secrets.setdefault(plugin, {})[name] = value
+        stored = {
+            row[0]: Stored(row[1], json.loads(row[2]), secrets.get(row[0], {}), row[3])
+            for row in c.execute(f"SELECT plugin_id, version, config, written_by FROM {self._table}{where}", values)
+        }
+        aside: dict[str, list[Aside]] = {}
+        query = (
+            f"SELECT plugin_id, at, version, reason, config FROM {self._table}_aside "
+            f"{where or ' WHERE 1'} AND settled=0 ORDER BY id"
+        )
+        for plugin, at, version, reason, config in c.execute(query, values):
+            aside.setdefault(plugin, []).append(Aside(at, version, reason, json.loads(config)))
+        return {plugin: (stored.get(plugin), aside.get(plugin, [])) for plugin in stored.keys() | aside.keys()}
 
     async def load(self, plugin_id: str, form: SettingsForm, *, writer: str) -> Loaded:
         """The settings for ``form``, brought up from an older version where that is needed.

@@ -165,8 +165,7 @@ class Skald:
         await self.catalogue.reload()
         self.asgi.api = Api(build_kernel(self), self.plugins.app)
         self.supervisor.spawn("boot", self._wake_open_users())
-        if interrupted.has_lock(self.data_dir):
-            self.supervisor.spawn("boot", self.installer.announce_missing())
+        self.supervisor.spawn("boot", interrupted.announce_missing(self.data_dir))
 
     async def _wake_open_users(self) -> None:
         """Unencrypted users need no sign-in for their conversations to go on."""

@@ -208,16 +208,18 @@ class UserContext:
 
     async def _profile(self, conversation: ConversationId, agent: str) -> Profile:
         """What an agent is: the conversation's own, or one that work is delegated to."""
-        known = self.agents.all(self.hooks.visible()).get(agent or MAIN)
+        own: Conversation | None = None
+        if not agent:
+            with contextlib.suppress(NotFound):
+                own = await self.conversations.get(conversation)
+        wanted = agent or (own.agent if own is not None else "") or MAIN
+        known = self.agents.all(self.hooks.visible()).get(wanted)
         if known is None:
-            raise ConfigError(f"there is no agent {agent or MAIN!r} (any more)")
+            raise ConfigError(f"there is no agent {wanted!r} (any more); choose another one for this conversation")
         spec = known.spec
         if agent and spec.type != "task":
             raise ConfigError(f"the agent {agent!r} takes no work from others; choose one of type 'task'")
-        pin = self._pinned(spec)
-        if not agent:
-            with contextlib.suppress(NotFound):
-                pin = (await self.conversations.get(conversation)).model or pin
+        pin = (own.model if own is not None else None) or self._pinned(spec)
 
         async def system(context: SystemContext) -> SystemPrompt:
             blocks = await self.prompts.of(context)
@@ -407,6 +409,7 @@ class UserContext:
             "unread": row.unread,
             "pinned": row.pinned,
             "model": row.model,
+            "agent": row.agent or MAIN,
         }
 
     async def message_counts(self, conversations: list[str]) -> dict[str, int]:
@@ -414,10 +417,21 @@ class UserContext:
         found = await asyncio.gather(*(self.store.conversation(ConversationId(c)) for c in conversations))
         return {str(info.id): info.message_count for info in found if info is not None}
 
-    async def create(self, *, client_id: str | None, title: str, model: str | None) -> Conversation:
+    def _chat_agent(self, agent: str) -> str:
+        """The stored form of an agent a person may talk with. Raises BadInput ``unknown_agent``."""
+        if agent in ("", MAIN):
+            return ""
+        known = self.agents.all(self.hooks.visible()).get(agent)
+        if known is None or known.spec.type != "chat":
+            raise BadInput(f"There is no agent {agent[:60]!r} to talk with.", code="unknown_agent")
+        return agent
+
+    async def create(self, *, client_id: str | None, title: str, model: str | None, agent: str = "") -> Conversation:
         if model is not None:
             self.app.catalogue.find(model)
-        row = await self.conversations.create(client_id=client_id, title=title, model=model)
+        row = await self.conversations.create(
+            client_id=client_id, title=title, model=model, agent=self._chat_agent(agent)
+        )
         self._tell_conversation(row.id)
         return row
 
@@ -429,10 +443,18 @@ class UserContext:
         pinned: bool | None,
         unread: bool | None,
         model: str | msgspec.UnsetType | None,
+        agent: str | None = None,
     ) -> Conversation:
         if isinstance(model, str):
             self.app.catalogue.find(model)
-        row = await self.conversations.change(conversation, title=title, pinned=pinned, unread=unread, model=model)
+        row = await self.conversations.change(
+            conversation,
+            title=title,
+            pinned=pinned,
+            unread=unread,
+            model=model,
+            agent=None if agent is None else self._chat_agent(agent),
+        )
         self._tell_conversation(conversation)
         return row
 

@@ -290,3 +290,13 @@ def test_an_imported_conversation_belongs_to_who_imported_it(
     assert path(other, made["id"])[0] == "mine"
     assert len(client.get("/api/conversations").json()["items"]) == 1
     other.close()
+
+
+def test_an_imported_message_shows_what_models_read(client: httpx.Client) -> None:
+    """A file cannot show one text and have a model read another."""
+    hidden = {"prompt": "what is read", "hook_context": "and this", "kept": 1}
+    crafted = GOOD["messages"][0] | {"content": "what is shown", "metadata": hidden}
+    made = client.post("/api/conversations/import", content=changed(head=1, messages=[crafted]))
+    assert made.status_code == 201, made.text
+    [shown, *_] = messages(client, made.json()["id"])
+    assert shown["content"] == "what is read\n\n<context>\nand this\n</context>"

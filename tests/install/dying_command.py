@@ -1,6 +1,6 @@
-"""``skald`` with a death built in, for test_install_cli.py: SIGKILL, or a full disk, at a chosen point of a job.
+"""``skald`` with a death built in, for test_install_cli.py: SIGKILL, SIGINT, or a full disk, at a chosen point of a job.
 
-Arguments: the point (``move:N``, ``switched``, ``full:N``), then those of ``skald``.
+Arguments: the point (``move:N``, ``stop:N``, ``switched``, ``full:N``), then those of ``skald``.
 """
 
 import errno
@@ -29,7 +29,9 @@ def arrange(point: str) -> None:
         if count == int(number):
             if what == "move":
                 die()
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if what == "full":
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.kill(os.getpid(), signal.SIGINT)
         move(source, target)  # type: ignore[arg-type]
 
     switch._move = counted

@@ -119,11 +119,18 @@ def test_a_kill_or_a_full_disk_in_the_middle_of_the_switch(venv: PluginVenv, ska
         assert failed.returncode == 1
         assert "disk" in failed.stderr
         assert venv.tree() == before, point
-    assert skald("upgrade", "one", "--yes", at="switched").returncode == -signal.SIGKILL
+    assert skald("upgrade", "one", "--yes", at="stop:4").returncode == 130
+    skald("uninstall", "nobody")
+    assert skald.jobs()[-1][:2] == ("upgrade", "done"), (
+        "files are never left half moved by a stop that can wait for them"
+    )
     assert venv.version_of("skald-plugin-one") == "2.0"
+    plugin_wheel(venv.wheels, "one", "3.0")
+    assert skald("upgrade", "one", "--yes", at="switched").returncode == -signal.SIGKILL
+    assert venv.version_of("skald-plugin-one") == "3.0"
     skald("uninstall", "nobody")
     assert skald.jobs()[-1][:2] == ("upgrade", "done")
-    assert json.loads((skald.data / "plugins.lock").read_text())["plugins"][0]["version"] == "2.0"
+    assert json.loads((skald.data / "plugins.lock").read_text())["plugins"][0]["version"] == "3.0"
     assert not list((venv.folder / ".skald-plugins").glob("j*/*"))
 
 

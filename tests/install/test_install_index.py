@@ -147,3 +147,12 @@ async def test_the_index_is_fetched_by_the_guarded_client(
     shown = await (await app.client()).get("/api/plugins/available")
     assert "not a public address" in shown["index"]["error"]
     assert shown["items"] == []
+
+
+async def test_the_example_of_the_documentation_is_an_index(tmp_path: Path) -> None:
+    """What docs/plugins/installing.md shows is read without an error."""
+    page = Path(__file__).parents[2] / "docs" / "plugins" / "installing.md"
+    (tmp_path / "index.json").write_text(page.read_text().partition("```json\n")[2].partition("```")[0])
+    state = await CatalogIndex(tmp_path, _no_fetch, str(tmp_path / "index.json")).state()
+    assert state.error == ""
+    assert state.entries["skald-plugin-weather"].latest == "1.2"

@@ -372,3 +372,24 @@ async def test_a_stop_reaches_through_agents(skald_app: AppFactory) -> None:
     assert len(await context.store.active_frames(conversation)) <= 1  # type: ignore[arg-type]
     assert (await client.get(f"/api/conversations/{conversation}"))["state"] == "idle"
     provider.assert_complete()
+
+
+async def test_a_person_talks_with_another_agent(skald_app: AppFactory) -> None:
+    """A conversation may have a chat agent of a plugin from the start or later; task agents and unknown ones are refused."""
+    guide = skald.AgentSpec(id="guide", name="Guide", description="d", prompt="I am the guide.", type="chat")
+    provider = ScriptedProvider(["from the guide", "from the assistant"])
+    app = await skald_app(scripted_plugin(provider), agents_plugin(SCOUT, guide))
+    await app.add_model()
+    client = await app.client()
+    for wrong in ("scout", "nobody"):
+        refused = await client.request("POST", "/api/conversations", {"agent": wrong})
+        assert (refused.status_code, refused.json()["code"]) == (422, "unknown_agent")
+    made = await client.post("/api/conversations", {"agent": "guide"})
+    assert made["agent"] == "guide"
+    await client.run_turn("hello", made["id"])
+    changed = await client.request("PATCH", f"/api/conversations/{made['id']}", {"agent": "assistant"})
+    assert changed.json()["agent"] == "assistant"
+    await client.run_turn("and now", made["id"])
+    first, second = provider.requests
+    assert "I am the guide." in str(first.system)
+    assert "I am the guide." not in str(second.system)

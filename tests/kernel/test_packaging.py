@@ -35,6 +35,9 @@ def test_the_wheel_holds_the_browser_bundle_and_the_agents(tmp_path: Path) -> No
         names = set(wheel.namelist())
     assert "skald_core/web_dist/index.html" in names
     assert "skald_core/web_dist/csp.json" in names
+    assert "skald_core/authoring/templates/common/gitignore.tmpl" in names
+    assert "skald_core/authoring/templates/common/github/workflows/publish.yml.tmpl" in names
+    assert "skald_core/py.typed" in names
     assert any(re.fullmatch(r"skald_core/web_dist/assets/.+\.js", name) for name in names)
     assert "skald_core/shipped_agents/assistant/AGENT.md" in names
     assert {f"skald_core/i18n/{locale}.json" for locale in ("en", "it", "fr")} <= names

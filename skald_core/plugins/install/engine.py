@@ -17,6 +17,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
 from skald_core.errors import Conflict, NotFound, SkaldError
 from skald_core.loop.database import Connection, Database, DiskFull
 from skald_core.loop.errors import LoopError
@@ -247,6 +249,7 @@ class Engine:
 
     async def _carry_out(self, job: Job, plan: Plan, wheels: Path, held: contextlib.ExitStack) -> None:
         progress = _Progress(self, job)
+        unfinished = False
         try:
             with held:
                 if plan.act == "purge":
@@ -257,9 +260,11 @@ class Engine:
             progress.say("log_done")
             job.state = "done"
         except BaseException as error:
-            job.error = _told(error)
-            if job.state == "running":
-                job.state = "failed"
+            # Ended with the process in the middle of a switch: the next start finishes or undoes it and tells which.
+            unfinished = isinstance(error, asyncio.CancelledError) and switch.pending()
+            if not unfinished:
+                job.error = _told(error)
+                job.state = "failed" if job.state == "running" else job.state
             if not isinstance(error, Exception):
                 raise
             if not isinstance(error, LoopError | OSError):
@@ -267,7 +272,8 @@ class Engine:
         finally:
             self._busy = False
             shutil.rmtree(wheels.parent, ignore_errors=True)
-            await self._ended(job)
+            if not unfinished:
+                await self._ended(job)
 
     async def _change(self, job: Job, plan: Plan, folder: Path, progress: _Progress) -> None:
         progress.step("check")
@@ -391,9 +397,11 @@ class Engine:
             part.replace(self.wheels / path.name)
         named = {(p.name, p.version) for p in lock.plugins} | {(p.name, p.version) for p in lock.packages}
         for path in self.wheels.glob("*"):
-            name, _, rest = path.name.partition("-")
-            if (name.replace("_", "-").lower(), rest.partition("-")[0]) not in named:
-                path.unlink(missing_ok=True)
+            with contextlib.suppress(InvalidWheelFilename):
+                name, version, _, _ = parse_wheel_filename(path.name)
+                if (str(name), str(version)) in named:
+                    continue
+            path.unlink(missing_ok=True)
 
     async def enabled_rows(self) -> dict[str, bool]:
         rows = await self._db.read(lambda c: c.execute("SELECT id, enabled FROM plugins").fetchall())
@@ -457,16 +465,6 @@ class Engine:
             log.warning("the %s of %s was interrupted: %s", job.act, job.plugin or job.requirement, job.state)
         for outcome in outcomes.values():
             await asyncio.to_thread(switch.forget_outcome, outcome)
-
-    async def announce_missing(self) -> None:
-        """Say in the log what plugins.lock names and the environment lacks, as after the environment was built anew."""
-        for row in await self.missing():
-            log.warning(
-                "plugins.lock names %s %s, which is not installed here; restore it on the page Plugins or with "
-                "'skald plugin install --from-lock'",
-                row.name,
-                row.version,
-            )
 
     # -- telling ---------------------------------------------------------------------------------------------------
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from pathlib import Path
 
+from skald_core.errors import SkaldError
 from skald_core.loop.database import Database
-from skald_core.plugins.install.environment import work_folder
-from skald_core.plugins.install.lockfile import lock_path
+from skald_core.plugins.install.environment import snapshot, work_folder
+from skald_core.plugins.install.lockfile import lock_path, missing, read_lock
 
-__all__ = ("has_lock", "needs_settling", "recover_environment")
+__all__ = ("announce_missing", "needs_settling", "recover_environment")
+
+log = logging.getLogger("skald.install")
 
 
 def recover_environment() -> None:
@@ -30,6 +35,19 @@ async def needs_settling(database: Database) -> bool:
     return await database.read(lambda c: c.execute(query).fetchone()) is not None
 
 
-def has_lock(data_dir: Path) -> bool:
-    """Whether ``plugins.lock`` says what should be installed."""
-    return lock_path(data_dir).exists()
+async def announce_missing(data_dir: Path) -> None:
+    """Say in the log what plugins.lock names and the environment lacks, as after the environment was built anew."""
+    if not lock_path(data_dir).exists():
+        return
+    try:
+        rows = await asyncio.to_thread(lambda: missing(read_lock(data_dir), snapshot()))
+    except SkaldError as error:
+        log.warning("%s", error.detail)
+        return
+    for row in rows:
+        log.warning(
+            "plugins.lock names %s %s, which is not installed here; restore it on the page Plugins or with "
+            "'skald plugin install --from-lock'",
+            row.name,
+            row.version,
+        )

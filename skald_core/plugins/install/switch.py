@@ -24,7 +24,7 @@ from skald_core.errors import Conflict, SkaldError, StartError
 from skald_core.plugins.install.environment import Installed, inside, schemes, work_folder
 from skald_core.plugins.install.wheel import BadWheel, Wheel
 
-__all__ = ("Outcome", "Staged", "environment_lock", "recover", "recover_at_start", "stage")
+__all__ = ("Outcome", "Staged", "environment_lock", "pending", "recover", "recover_at_start", "stage")
 
 Phase = Literal["switching", "switched"]
 
@@ -111,7 +111,14 @@ class Staged:
         self.discard()
 
     def discard(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """Remove what was prepared; not while a journal still needs it to undo or finish the switch."""
+        if not pending():
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def pending() -> bool:
+    """Whether a switch was begun and neither finished nor undone: the next start will see to it."""
+    return _journal_file().exists()
 
 
 def stage(job: str, data_dir: Path, wheels: Sequence[Wheel], goes: Sequence[Installed]) -> Staged:

@@ -24,6 +24,7 @@ class NewConversation(msgspec.Struct):
     client_id: ClientId | None = None
     title: Annotated[str, msgspec.Meta(max_length=400)] = ""
     model: str | None = None
+    agent: str = ""
 
 
 class ChangeConversation(msgspec.Struct):
@@ -31,6 +32,7 @@ class ChangeConversation(msgspec.Struct):
     pinned: bool | None = None
     read: bool | None = None
     model: str | msgspec.UnsetType | None = msgspec.UNSET
+    agent: str | None = None
 
 
 class NewMessage(msgspec.Struct):
@@ -79,7 +81,7 @@ async def page(
 async def create(request: AnyRequest, data: JSONBody[NewConversation]) -> dict[str, Any]:
     """Make a conversation; the same ``client_id`` gives the same one."""
     context = await context_of(request)
-    row = await context.create(client_id=data.client_id, title=data.title, model=data.model)
+    row = await context.create(client_id=data.client_id, title=data.title, model=data.model, agent=data.agent)
     return context.conversation_view(row)
 
 
@@ -95,7 +97,12 @@ async def change(
 ) -> dict[str, Any]:
     context = await context_of(request)
     row = await context.change(
-        conversation, title=data.title, pinned=data.pinned, unread=False if data.read else None, model=data.model
+        conversation,
+        title=data.title,
+        pinned=data.pinned,
+        unread=False if data.read else None,
+        model=data.model,
+        agent=data.agent,
     )
     return context.conversation_view(row)
 
