@@ -23,6 +23,9 @@ _TEXT_ARGUMENTS = frozenset({"title", "label", "help", "hint", "summary", "descr
 """Keyword arguments of skald_core.api whose value is a key or plain text."""
 
 
+LONGEST_KEY = 200
+
+
 class _Use(msgspec.Struct, frozen=True):
     """A key, or (``prefix``) the fixed beginning of keys made at run time."""
 
@@ -57,7 +60,7 @@ def check_texts(project: Project, sources: list[Source]) -> Iterator[Finding]:
         return
     english = bundles["en"]
     yield from _missing(uses, english, f"{shown}/en.json")
-    yield from _unused(uses, english, f"{shown}/en.json", folder / "en.json")
+    yield from _unused(uses, _literals(project, sources), english, f"{shown}/en.json", folder / "en.json")
     yield from _languages(bundles, english, shown)
     yield from _manifest(project)
 
@@ -76,15 +79,30 @@ def _missing(uses: list[_Use], english: dict[str, str], where: str) -> Iterator[
             yield _finding("error", use.path, use.line, "i18n-missing", f"the text {use.key!r} is not in {where}")
 
 
-def _unused(uses: list[_Use], english: dict[str, str], where: str, path: Path) -> Iterator[Finding]:
-    exact = {use.key for use in uses if not use.prefix}
-    prefixes = tuple(use.key for use in uses if use.prefix)
+def _unused(uses: list[_Use], literals: set[str], english: dict[str, str], where: str, path: Path) -> Iterator[Finding]:
+    """``literals``: any text of the sources that is a key, or the beginning of one up to a dot, may be a use."""
+    exact = {use.key for use in uses if not use.prefix} | literals
+    prefixes = tuple([use.key for use in uses if use.prefix] + [text for text in literals if text.endswith(".")])
     lines = path.read_text(encoding="utf-8").splitlines()
     for key in english:
         base = re.sub(r"_(?:zero|one|two|few|many|other)$", "", key)
         if key not in exact and base not in exact and not key.startswith(prefixes or ("\0",)):
             line = next((n for n, text in enumerate(lines, 1) if f'"{key}"' in text), 0)
             yield _finding("warning", where, line, "i18n-unused", f"the text {key!r} is used nowhere; remove it")
+
+
+def _literals(project: Project, sources: list[Source]) -> set[str]:
+    """Every short text written down in the sources."""
+    found = {
+        node.value
+        for source in sources
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < LONGEST_KEY
+    }
+    for path in [*project.files("*.js"), *project.files("*.mjs")]:
+        pattern = r"""["'`]([\w.-]{1,199})(?:["'`]|\$\{)"""
+        found.update(re.findall(pattern, path.read_text(encoding="utf-8")))
+    return found
 
 
 def _languages(bundles: dict[str, dict[str, str]], english: dict[str, str], shown: str) -> Iterator[Finding]:
@@ -138,11 +156,13 @@ def _python_uses(project: Project, sources: list[Source]) -> Iterator[_Use]:
     own = f"plugin.{project.id}."
     for source in sources:
         events = _event_literals(source)
+        beginnings = _beginnings(source)
         for node in ast.walk(source.tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith(own):
                 key = node.value.removeprefix(own)
                 if node not in events and re.fullmatch(r"[\w.-]*", key):
-                    yield _Use(key, source.shown, node.lineno, prefix=not key or key.endswith("."))
+                    prefix = node in beginnings or not key or key.endswith(".")
+                    yield _Use(key, source.shown, node.lineno, prefix=prefix)
             elif isinstance(node, ast.Call):
                 yield from _call_uses(source, node)
 
@@ -154,6 +174,17 @@ def _event_literals(source: Source) -> set[ast.expr]:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "publish"
         for argument in node.args
     }
+
+
+def _beginnings(source: Source) -> set[ast.expr]:
+    """Texts that something made at run time follows: in an f-string, or before a plus."""
+    found: set[ast.expr] = set()
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.JoinedStr):
+            found.update(node.values[:-1])
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            found.add(node.left)
+    return found
 
 
 def _call_uses(source: Source, call: ast.Call) -> Iterator[_Use]:
@@ -194,4 +225,5 @@ def _browser_uses(project: Project) -> Iterator[_Use]:
         for found in pattern.finditer(text):
             if found[1] is None:
                 line = text.count("\n", 0, found.start()) + 1
-                yield _Use(found[3], shown, line, prefix=found[4] == "${")
+                key = found[3]
+                yield _Use(key, shown, line, prefix=found[4] == "${" or not key or key.endswith("."))

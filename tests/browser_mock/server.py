@@ -1,4 +1,4 @@
-"""A stand-in for the server: docs/http-api.md from memory, with scripted answers. See README.md beside this file."""
+"""A stand-in for the server: docs/http-api.md, with scripted answers. See README.md beside this file."""
 
 from __future__ import annotations
 

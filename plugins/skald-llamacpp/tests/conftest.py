@@ -75,7 +75,7 @@ class FakeHost:
     def lookup_service(self, protocol: type[Any], user_id: str | None) -> Any | None:
         return self.services.get(protocol)
 
-    def publish(self, user_id: str | None, event: dict[str, Any]) -> None:
+    def publish(self, plugin_id: str, user_id: str | None, event: dict[str, Any]) -> None:
         self.events.append(event)
         self.event.set()
 
