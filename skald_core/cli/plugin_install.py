@@ -22,7 +22,7 @@ from skald_core.cli.client import EXIT_USAGE, Client, CliError
 from skald_core.loop.database import Connection, Database
 from skald_core.plugins.install.engine import Engine
 from skald_core.plugins.install.job import Job, audit_detail, job_view
-from skald_core.plugins.install.purge import PluginData, apply_purges, measure
+from skald_core.plugins.install.purge import PluginData, apply_purges, measure, plugin_folder
 from skald_core.runtime.i18n import Texts
 
 __all__ = ("run",)
@@ -203,7 +203,7 @@ class _OfflineHost:
 
     async def data_of(self, plugin_id: str) -> PluginData:
         async with self._owners() as (opened, locked):
-            return await measure(self._db, plugin_id, self._data_dir / "plugins" / plugin_id, opened, locked=locked)
+            return await measure(self._db, plugin_id, plugin_folder(self._data_dir, plugin_id), opened, locked=locked)
 
     async def purge_owners(self) -> None:
         async with self._owners() as (opened, _):

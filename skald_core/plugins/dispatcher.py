@@ -139,6 +139,10 @@ class Dispatcher:
                 for impl in caller.get_hookimpls():
                     if impl.plugin is not module:
                         continue
+                    if impl.wrapper or impl.hookwrapper:
+                        raise pluggy.PluginValidationError(
+                            module, f"{impl.function.__name__} is a wrapper; hooks here cannot be wrapped, write a plain one"
+                        )
                     if caller.has_spec():
                         own[caller.name] = _Call(impl, context)
                     elif not impl.optionalhook:
@@ -166,10 +170,10 @@ class Dispatcher:
     def _calls_of(self, hook: str) -> tuple[_Call, ...]:
         calls = self._calls.get(hook)
         if calls is None:
-            impls = reversed(getattr(self.manager.hook, hook).get_hookimpls())
-            calls = self._calls[hook] = tuple(
-                self._own[impl.plugin_name][hook] for impl in impls if impl.plugin_name in self._own
-            )
+            impls = {impl.plugin_name: impl for impl in getattr(self.manager.hook, hook).get_hookimpls()}
+            started = [impls[plugin_id] for plugin_id in self._own if plugin_id in impls]
+            started.sort(key=lambda impl: (not impl.tryfirst, impl.trylast))  # stable: else in the order of starting
+            calls = self._calls[hook] = tuple(self._own[impl.plugin_name][hook] for impl in started)
         return calls
 
     def call(
@@ -182,6 +186,7 @@ class Dispatcher:
     ) -> AsyncGenerator[Outcome, None]:
         """Call ``hook`` of every bound plugin (or of ``only`` these), one after the other, yielding each outcome.
 
+        The order is that of starting (declared before/after, then id), with ``tryfirst`` before and ``trylast`` behind it.
         A plugin that is unbound meanwhile is not called any more. Cancellation of the caller passes through; everything else
         a plugin raises becomes an outcome with ``error``.
         """

@@ -45,6 +45,9 @@ __all__ = (
 
 log = logging.getLogger("skald.plugins")
 
+ROUTES_AFTER_SECONDS = 1.0
+"""How long after a start the routes that it left are built: whoever waits for the server to be there comes first."""
+
 BlockReason = Callable[[Discovered], str | None]
 """Why this distribution in this version must not run, or None."""
 
@@ -142,7 +145,11 @@ class Plugins:
         self._booting = False
         self._loader.forget_ahead()
         await self._remember(*self.rows.values())
-        self._finishing = asyncio.get_running_loop().create_task(self._finish_routes(), name="build plugin routes")
+        self._finishing = asyncio.get_running_loop().create_task(self._finish_later(), name="build plugin routes")
+
+    async def _finish_later(self) -> None:
+        await asyncio.sleep(ROUTES_AFTER_SECONDS)
+        await self._finish_routes()
 
     async def _finish_routes(self) -> None:
         """Build the routes that the boot left, one after the other, with everybody's requests in between. A request that
@@ -160,6 +167,7 @@ class Plugins:
             task = asyncio.get_running_loop().create_task(self._fail(row, error.failure), name=f"stop plugin {row.id}")
             self._failing.add(task)
             task.add_done_callback(self._failing.discard)
+            task.add_done_callback(_unraised)
             return None
 
     async def _fail(self, row: PluginRow, failure: Failure) -> None:
@@ -168,6 +176,8 @@ class Plugins:
             row.error = failure
             await self._remember(row)
             await self.changed(row.id)
+        if self._strict:
+            raise RuntimeError(f"plugin {row.id!r} failed in {failure.phase}: {failure.message}")
 
     async def rescan(self, found: Iterable[Discovered]) -> None:
         """Take up what was installed, upgraded, uninstalled or purged since. New plugins are disabled unless they are
@@ -281,7 +291,7 @@ class Plugins:
                 if blocked is not None:
                     row.state, row.error = "blocked", Failure("compatibility", blocked)
                     return
-                await self._loader.start(row, build_routes=self._strict or not self._booting)
+                await self._loader.start(row, build_routes=not self._booting)
                 self._started.append(row.id)
                 row.state = "running"
                 row.problems = [p for p in row.problems if "to start; the server went on" not in p]
@@ -397,11 +407,14 @@ class Plugins:
         return row
 
     async def settled(self) -> None:
-        """Wait until nothing is being started, built or stopped."""
-        while pending := [*self._starting.values(), *self._failing, *([self._finishing] if self._finishing else [])]:
-            await asyncio.wait(pending)
-            if self._finishing is not None and self._finishing.done():
-                self._finishing = None
+        """Wait until nothing is being started or stopped; routes that were left are built now. Strict mode raises
+        RuntimeError for the first that cannot be."""
+        await self._finish_routes()
+        while pending := [*self._starting.values(), *self._failing]:
+            done, _ = await asyncio.wait(pending)
+            if self._strict:
+                for task in done & self._failing:
+                    task.result()
 
     async def _finish(self, task: asyncio.Task[None]) -> None:
         await asyncio.wait({task})  # waiting does not cancel it, and a disable that cancels it is no error here

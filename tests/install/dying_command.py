@@ -1,6 +1,6 @@
 """``skald`` with a death built in, for test_install_cli.py: SIGKILL, SIGINT, or a full disk, at a chosen point of a job.
 
-Arguments: the point (``move:N``, ``stop:N``, ``switched``, ``full:N``), then those of ``skald``.
+Arguments: the point (``move:N``, ``stop:N``, ``switched``, ``purged``, ``full:N``), then those of ``skald``.
 """
 
 import errno
@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 
+from skald_core.cli import plugin_install
 from skald_core.cli.main import main
 from skald_core.plugins.install import engine, switch
 
@@ -18,6 +19,9 @@ def die() -> None:
 
 def arrange(point: str) -> None:
     what, _, number = point.partition(":")
+    if what == "purged":
+        plugin_install._OfflineHost.purge_owners = lambda self: die()  # type: ignore[assignment,method-assign,return-value]
+        return
     if what == "switched":
         engine.Engine._settle_change = lambda *args: die()  # type: ignore[assignment,method-assign,return-value]
         return

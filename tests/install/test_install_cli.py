@@ -79,26 +79,26 @@ def test_without_a_server(venv: PluginVenv, skald: Skald) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("args", "status", "words"),
-    [
-        (("install",), 2, "--from-lock"),
-        (("install", "--from-lock", "--yes"), 1, "plugins.lock"),
-        (("install", "-e.", "--yes"), 2, "unrecognized"),
-        (("install", "git+https://example.org/x", "--yes"), 1, "cannot be installed from here"),
-        (("install", "skald-core", "--yes"), 1, "belongs to Skald"),
-        (("install", "Blocked.One", "--yes"), 1, "SKALD_PLUGIN_BLOCK"),
-        (("install", "nobody-wrote-this", "--yes"), 1, "nobody-wrote-this"),
-        (("upgrade", "nobody-wrote-this", "--yes"), 1, "not installed"),
-        (("uninstall", "nobody", "--yes"), 1, "nobody"),
-    ],
+REFUSED: tuple[tuple[tuple[str, ...], int, str], ...] = (
+    (("install",), 2, "--from-lock"),
+    (("install", "--from-lock", "--yes"), 1, "plugins.lock"),
+    (("install", "-e.", "--yes"), 2, "unrecognized"),
+    (("install", "git+https://example.org/x", "--yes"), 1, "cannot be installed from here"),
+    (("install", "skald-core", "--yes"), 1, "belongs to Skald"),
+    (("install", "Blocked.One", "--yes"), 1, "SKALD_PLUGIN_BLOCK"),
+    (("install", "nobody-wrote-this", "--yes"), 1, "nobody-wrote-this"),
+    (("upgrade", "nobody-wrote-this", "--yes"), 1, "not installed"),
+    (("uninstall", "nobody", "--yes"), 1, "nobody"),
 )
-def test_refusals_are_one_sentence(skald: Skald, args: tuple[str, ...], status: int, words: str) -> None:
+
+
+def test_refusals_are_one_sentence(skald: Skald) -> None:
     """No way around the lists by the command line; every refusal says why, on standard error."""
-    refused = skald(*args, env={"SKALD_PLUGIN_BLOCK": "blocked-one"})
-    assert refused.returncode == status, refused.stderr
-    assert words in refused.stderr
-    assert "Traceback" not in refused.stderr
+    for args, status, words in REFUSED:
+        refused = skald(*args, env={"SKALD_PLUGIN_BLOCK": "blocked-one"})
+        assert refused.returncode == status, (args, refused.stderr)
+        assert words in refused.stderr, args
+        assert "Traceback" not in refused.stderr
 
 
 def test_a_kill_or_a_full_disk_in_the_middle_of_the_switch(venv: PluginVenv, skald: Skald) -> None:
@@ -132,6 +132,23 @@ def test_a_kill_or_a_full_disk_in_the_middle_of_the_switch(venv: PluginVenv, ska
     assert skald.jobs()[-1][:2] == ("upgrade", "done")
     assert json.loads((skald.data / "plugins.lock").read_text())["plugins"][0]["version"] == "3.0"
     assert not list((venv.folder / ".skald-plugins").glob("j*/*"))
+
+
+def test_a_kill_in_the_middle_of_a_purge(venv: PluginVenv, skald: Skald) -> None:
+    """What was removed cannot come back, so the next command does the rest and says so."""
+    plugin_wheel(venv.wheels, "one", "1.0")
+    assert skald("install", "skald-plugin-one", "--yes").returncode == 0
+    kept = skald.data / "plugins" / "one" / "notes.txt"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("written by the plugin")
+    assert skald("uninstall", "one", "--yes").returncode == 0
+    assert kept.exists(), "uninstalling touches no data"
+    assert "bytes of files: 21" in skald("purge", "one").stdout
+    assert skald("purge", "one", "--yes", at="purged").returncode == -signal.SIGKILL
+    assert kept.exists()
+    skald("uninstall", "nobody")
+    assert not kept.parent.exists()
+    assert skald.jobs()[-1][:2] == ("purge", "done")
 
 
 def test_a_server_recovers_before_it_looks_for_plugins(

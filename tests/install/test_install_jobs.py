@@ -113,6 +113,8 @@ def test_what_cannot_be_carried_out_changes_nothing(venv: PluginVenv, catalog: C
         assert refused.json()["code"] == code, refused.text
     assert catalog.ask(act="uninstall", plugin="nobody").status_code == 404
     assert catalog.ask(act="purge", plugin="nobody").json()["code"] == "nothing_to_purge"
+    for odd in ("", ".", "..", "../database", "one/../../database", "ONE", "one\n", "/etc"):
+        assert catalog.ask(act="purge", plugin=odd).status_code == 404, odd
     assert catalog.ask(act="restore").json()["code"] == "nothing_to_restore"
     assert venv.tree() == before
 
@@ -216,7 +218,9 @@ def test_progress_reaches_administrators_live(venv: PluginVenv, catalog: Catalog
 
 def test_two_jobs_do_not_run_at_once(venv: PluginVenv, catalog: Catalog) -> None:
     """The second is refused while the first runs; so is one while another process holds the environment."""
-    plugin_wheel(venv.wheels, "one", "1.0")
+    go_on = venv.folder / "go-on"
+    waiting = f"import pathlib, time\nwhile not pathlib.Path({str(go_on)!r}).exists(): time.sleep(0.05)"
+    plugin_wheel(venv.wheels, "one", "1.0", source=waiting)
     plugin_wheel(venv.wheels, "two", "1.0")
     first = catalog.plan(act="install", requirement="skald-plugin-one")
     second = catalog.plan(act="install", requirement="skald-plugin-two")
@@ -231,6 +235,7 @@ def test_two_jobs_do_not_run_at_once(venv: PluginVenv, catalog: Catalog) -> None
     running = catalog.start(first)
     assert running.status_code == 202, running.text
     assert catalog.start(second).json()["code"] == "job_running"
+    go_on.touch()
     assert catalog.ended(running.json())["state"] == "done"
     assert catalog.start(second).json()["code"] == "plan_stale", "what is installed has changed since it was planned"
 

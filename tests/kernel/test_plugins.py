@@ -295,3 +295,22 @@ def test_a_plugin_cannot_take_a_word_of_the_command_line(tmp_path: Path) -> None
     (tmp_path / "skald-plugin.toml").write_text(MANIFEST.format(id="serve", api=">=1"))
     with pytest.raises(ManifestError, match="word of Skald's own"):
         read_manifest(tmp_path / "skald-plugin.toml")
+
+
+async def test_hooks_are_called_in_the_order_of_starting(bench: Bench) -> None:
+    """Declared order, then ids; ``tryfirst`` before and ``trylast`` behind everybody."""
+    says = "@hookimpl({how})\ndef skald_stop(): return 'x'"
+    bench.write("bbb", says.format(how=""))
+    bench.write("aaa", says.format(how=""), extra='after = ["bbb"]')
+    bench.write("ccc", says.format(how="tryfirst=True"))
+    bench.write("abc", says.format(how="trylast=True"))
+    plugins = await bench.boot()
+    assert [o.plugin async for o in plugins.dispatcher.call("skald_stop")] == ["ccc", "bbb", "aaa", "abc"]
+
+
+async def test_a_wrapper_is_refused_with_a_reason(bench: Bench) -> None:
+    """pluggy's wrappers cannot go around asynchronous hooks, so they do not look as if they did."""
+    bench.write("bad", "@hookimpl(wrapper=True)\ndef skald_stop():\n    return (yield)")
+    plugins = await bench.boot()
+    assert plugins.rows["bad"].error is not None
+    assert "wrapper" in plugins.rows["bad"].error.message

@@ -17,20 +17,21 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+import msgspec
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from skald_core.errors import Conflict, NotFound, SkaldError
 from skald_core.loop.database import Connection, Database, DiskFull
 from skald_core.loop.errors import LoopError
 from skald_core.plugins.install import environment, lockfile, switch
 from skald_core.plugins.install.catalog_index import CatalogIndex
-from skald_core.plugins.install.environment import Installed
+from skald_core.plugins.install.environment import Installed, requirements_of
 from skald_core.plugins.install.health import GOOD, Unhealthy, check_health
 from skald_core.plugins.install.job import LOG_LINES, Act, Change, Job, JobStore, Plan, Step
 from skald_core.plugins.install.lockfile import LockedPackage, LockedPlugin, LockFile
 from skald_core.plugins.install.messages import Message, message_of
 from skald_core.plugins.install.planner import Planner, advice_command
-from skald_core.plugins.install.purge import PluginData, purge_registry, remove_files
+from skald_core.plugins.install.purge import PluginData, plugin_folder, purge_registry, remove_files
 from skald_core.plugins.install.wheel import Wheel, read_wheel, sha256_of
 
 __all__ = ("Engine", "EngineHost")
@@ -105,6 +106,8 @@ class Engine:
 
     async def plan(self, act: Act, *, requirement: str = "", plugin: str = "", actor: str) -> Job:
         """Start making a plan. What can be refused at once is: BadRequirement, Refused, NotFound, Conflict."""
+        if plugin or act in {"uninstall", "purge"}:
+            plugin_folder(self.data_dir, plugin)  # refuses what is no id
         planner = await self._planner()
         wanted = planner.wanted(act, requirement, plugin)
         if act == "uninstall":
@@ -147,7 +150,8 @@ class Engine:
                     job.plan = await self._purge_plan(plugin)
                 else:
                     wanted = planner.wanted(act, requirement, plugin)
-                    job.plan = await planner.additions(act, wanted, self._folder / job.id, progress)
+                    made = await planner.additions(act, wanted, self._folder / job.id, progress)
+                    job.plan = msgspec.structs.replace(made, folder=job.id)
             if act != "purge" and environment.advice_reason() is not None:
                 job.command = advice_command(job.plan)
             if job.plan.plugins and not job.plugin:
@@ -162,6 +166,17 @@ class Engine:
                 log.error("making plan %s failed", job.id, exc_info=error)
         finally:
             await self._ended(job)
+
+    def _fetched(self, plan: Plan) -> dict[str, Path]:
+        """Wheels of a plan that are still there, by name."""
+        paths = {w.name: self._folder / plan.folder / "wheels" / w.file for w in plan.wheels}
+        return {name: path for name, path in paths.items() if plan.folder and path.is_file()}
+
+    async def _purge_begun(self, job: Job) -> bool:
+        """Whether a purge removed what the registry held: the rest is noted there and done when each database is opened."""
+        query = "SELECT 1 FROM plugin_purges WHERE plugin_id=? AND at>=?"
+        row = await self._db.read(lambda c: c.execute(query, (job.plugin, job.created_at)).fetchone())
+        return row is not None
 
     async def _purgeable(self, plugin: str) -> PluginData:
         data = await self._host.data_of(plugin)
@@ -288,7 +303,7 @@ class Engine:
         staged = await _whole(switch.stage, job.id, self.data_dir, wheels, goes)
         try:
             if wheels:
-                await self._check_health(staged, plan, progress)
+                await self._check_health(staged, plan, before, progress)
             await self._disable(plan, progress)
             progress.step("switch")
             progress.say("log_switch")
@@ -318,10 +333,13 @@ class Engine:
             )
         return read_wheel(path)
 
-    async def _check_health(self, staged: switch.Staged, plan: Plan, progress: _Progress) -> None:
+    async def _check_health(
+        self, staged: switch.Staged, plan: Plan, before: Mapping[str, Installed], progress: _Progress
+    ) -> None:
         """The plugins that come must start; the enabled ones must still start where a package they may use is moved."""
         mine = set(plan.plugins)
-        moved = any(c.from_ is not None and c.name not in plan.requested for c in plan.changes)
+        needed = {str(canonicalize_name(r.name)) for d in before.values() for r in requirements_of(d.requires)}
+        moved = any(c.from_ is not None and (c.name in needed or c.name not in plan.requested) for c in plan.changes)
         others = (await self._host.enabled()) - mine if moved else frozenset()
         progress.say("log_health", plugins=", ".join(sorted(mine | others)))
         health = await check_health(staged.import_paths, sorted(mine | others), self.data_dir)
@@ -418,7 +436,7 @@ class Engine:
         progress.say("log_purge", plugin=plugin_id)
         await self._db.write(lambda c: purge_registry(c, plugin_id, installed=there))
         await self._host.purge_owners()
-        await asyncio.to_thread(remove_files, self.data_dir / "plugins" / plugin_id)
+        await asyncio.to_thread(remove_files, plugin_folder(self.data_dir, plugin_id))
         progress.step("start")
         await self._host.refresh()
 
@@ -450,10 +468,14 @@ class Engine:
         outcomes = {o.job: o for o in await asyncio.to_thread(switch.outcomes_of, self.data_dir)}
         for job in await self.jobs.running():
             outcome = outcomes.get(job.id)
-            if outcome is not None and outcome.result == "switched" and job.plan is not None:
+            if job.act == "purge" and await self._purge_begun(job):
+                await asyncio.to_thread(remove_files, plugin_folder(self.data_dir, job.plugin))
+                job.state, job.step = "done", "done"
+                job.log = [*job.log, Message("install.log_completed")]
+            elif outcome is not None and outcome.result == "switched" and job.plan is not None:
                 after = await asyncio.to_thread(environment.snapshot)
                 await self._set_enabled(job.plan)
-                await self._keep(job.plan, after, {})
+                await self._keep(job.plan, after, self._fetched(job.plan))
                 job.state, job.step = "done", "done"
                 job.log = [*job.log, Message("install.log_completed")]
             elif outcome is not None:

@@ -91,6 +91,7 @@ async def _boot(data: Path, report: Path, wanted: frozenset[str]) -> None:
             row = app.plugins.rows.get(plugin_id)
             if row is not None and row.state == "disabled":
                 await app.plugins.enable(plugin_id)
+        await app.plugins.settled()  # routes are built, and a slow start has ended one way or the other
         rows = {i: app.plugins.rows[i] for i in wanted if i in app.plugins.rows}
         health = Health(
             states={i: row.state for i, row in rows.items()} | {i: "missing" for i in wanted if i not in rows},

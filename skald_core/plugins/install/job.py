@@ -52,7 +52,7 @@ class Contributions(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What would be done. ``wheels``, ``goes``, ``fingerprint`` and ``made_at`` are the job's own; nobody is shown them."""
+    """What would be done. ``wheels``, ``goes`` and what follows are the job's own; nobody is shown them."""
 
     act: Act
     changes: list[Change] = []
@@ -66,6 +66,7 @@ class Plan(msgspec.Struct, frozen=True):
     goes: list[str] = []
     plugins: list[str] = []
     requested: list[str] = []
+    folder: str = ""
     fingerprint: str = ""
     made_at: float = 0.0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -118,7 +119,7 @@ class Planner:
         """Resolve, fetch and look at what ``wanted`` brings. Raises SkaldError subclasses; ``folder`` keeps the wheels."""
         progress.step("resolve")
         resolver = Resolver(folder, progress.echo, self._links)
-        artifacts = await self._resolve(act, wanted, resolver, progress)
+        artifacts = await self._resolve(act, wanted, resolver, folder, progress)
         if not artifacts:
             raise Conflict("There is nothing to change: what you asked for is installed.", code="nothing_to_change")
         for artifact in artifacts:
@@ -130,7 +131,7 @@ class Planner:
         progress.step("download")
         await resolver.download(artifacts, folder / "wheels")
         progress.step("check")
-        wheels = [read_wheel(path) for path in sorted((folder / "wheels").glob("*.whl"))]
+        wheels = await asyncio.to_thread(lambda: [read_wheel(p) for p in sorted((folder / "wheels").glob("*.whl"))])
         by_name = {wheel.name: wheel for wheel in wheels}
         for artifact in artifacts:
             found = by_name.get(artifact.name)
@@ -143,15 +144,16 @@ class Planner:
         return self._described(act, wheels, [w.name for w in wanted], all(expected.get(w.name) for w in wanted))
 
     async def _resolve(
-        self, act: Act, wanted: Sequence[PluginRequirement], resolver: Resolver, progress: Progress
+        self, act: Act, wanted: Sequence[PluginRequirement], resolver: Resolver, folder: Path, progress: Progress
     ) -> list[Artifact]:
         pins = environment.kernel_pins(self._installed)
         names = {w.name for w in wanted}
         keep = {n: d.version for n, d in self._installed.items() if d.plugin_ids and n not in names}
         texts = [str(w) for w in wanted]
         # Looked at alone first: pip follows an address among a package's needs, and builds what it finds there.
-        for artifact in await resolver.resolve(texts, pins={}, keep={}, deps=False):
-            _refuse_direct(artifact)
+        for path in await resolver.fetch_alone(texts, folder / "wheels"):
+            alone = await asyncio.to_thread(read_wheel, path)
+            _refuse_direct(alone.name, direct_references(alone.requires))
         if act == "restore":
             locked = {p.name: p.version for p in self._lock.packages if p.name not in self._installed}
             try:
@@ -163,7 +165,7 @@ class Planner:
         return await resolver.resolve(texts, pins=pins, keep=keep)
 
     def _check_artifact(self, artifact: Artifact, wanted: set[str]) -> None:
-        _refuse_direct(artifact)
+        _refuse_direct(artifact.name, direct_references(artifact.requires) or [artifact.url] * artifact.direct)
         self.policy.check(artifact.name, dependency=artifact.name not in wanted)
         if artifact.name in environment.kernel_pins(self._installed):
             raise Refused(
@@ -372,15 +374,14 @@ def _named(these: Iterable[Contributes], kind: str) -> set[str]:
     return {name for names in lists for name in names}
 
 
-def _refuse_direct(artifact: Artifact) -> None:
-    reached = direct_references(artifact)
-    if artifact.direct or reached:
-        what = reached[0] if reached else artifact.url
+def _refuse_direct(name: str, addresses: Sequence[str]) -> None:
+    if addresses:
+        what = addresses[0][:120]
         raise ResolveError(
-            f"{artifact.name!r} wants a package from an address of its own ({what[:120]!r}); only the package index is used.",
+            f"{name!r} wants a package from an address of its own ({what!r}); only the package index is used.",
             code="plugin_direct_reference",
-            name=artifact.name,
-            reason=what[:120],
+            name=name,
+            reason=what,
         )
 
 

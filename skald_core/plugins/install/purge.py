@@ -7,6 +7,7 @@ purge, and ``plugin_purged`` in the owner's file that it was done there.
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from collections.abc import Iterable, Sequence
@@ -15,11 +16,22 @@ from typing import Literal
 
 import msgspec
 
+from skald_core.errors import NotFound
 from skald_core.loop.database import Connection, Database
 
-__all__ = ("PluginData", "TableData", "apply_purges", "measure", "purge_registry", "remains", "remove_files")
+__all__ = (
+    "PluginData",
+    "TableData",
+    "apply_purges",
+    "measure",
+    "plugin_folder",
+    "purge_registry",
+    "remains",
+    "remove_files",
+)
 
 Bucket = Literal["registry", "owner"]
+_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")  # as in a manifest
 _KEEP = frozenset({"plugin_purges", "plugin_purged", "plugin_jobs"})
 
 
@@ -119,6 +131,16 @@ async def measure(
         secrets=secrets,
         files=folder_bytes(folder),
     )
+
+
+def plugin_folder(data_dir: Path, plugin_id: str) -> Path:
+    """The plugin's own folder of the data directory.
+
+    Raises NotFound for what is no id: a purge removes this folder, so it must not be talked into naming another.
+    """
+    if not _ID.fullmatch(plugin_id):
+        raise NotFound(f"no plugin {plugin_id[:80]!r} is installed", code="plugin_not_found")
+    return data_dir / "plugins" / plugin_id
 
 
 def folder_bytes(folder: Path) -> int:

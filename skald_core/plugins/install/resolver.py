@@ -16,14 +16,16 @@ from typing import Any
 
 import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name
+from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from skald_core.errors import SkaldError
+from skald_core.plugins.install.wheel import sha256_of
 
-__all__ = ("Artifact", "ResolveError", "Resolver")
+__all__ = ("Artifact", "ResolveError", "Resolver", "direct_references")
 
 TIMEOUT = 600.0
 """Seconds for one question to pip."""
+LONGEST_LINE = 4 * 1024 * 1024
 
 _FROM_UV = {
     "UV_DEFAULT_INDEX": "PIP_INDEX_URL",
@@ -65,7 +67,7 @@ class Resolver:
         self._links = [str(path) for path in links]
 
     async def resolve(
-        self, wanted: Sequence[str], *, pins: Mapping[str, str], keep: Mapping[str, str], deps: bool = True
+        self, wanted: Sequence[str], *, pins: Mapping[str, str], keep: Mapping[str, str]
     ) -> list[Artifact]:
         """What installing ``wanted`` would install or move, nothing being changed.
 
@@ -75,12 +77,9 @@ class Resolver:
         report = self._folder / "report.json"
         constraints = self._folder / "constraints.txt"
         constraints.write_text("".join(f"{name}=={version}\n" for name, version in pins.items()))
-        kept = [f"{name}=={version}" for name, version in keep.items()] if deps else []
-        await self._pip(
-            ["install", "--dry-run", "--report", str(report), *self._wheels_only(), "--constraint", str(constraints)]
-            + ([] if deps else ["--no-deps"])
-            + ["--", *kept, *wanted]
-        )
+        kept = [f"{name}=={version}" for name, version in keep.items()]
+        to_files = ["--report", str(report), "--constraint", str(constraints)]
+        await self._pip(["install", "--dry-run", *to_files, *self._wheels_only(), "--", *kept, *wanted])
         try:
             decoded = msgspec.json.decode(report.read_bytes(), type=dict[str, Any])
             if decoded["version"] != "1":
@@ -93,10 +92,17 @@ class Resolver:
         except (msgspec.DecodeError, KeyError, TypeError, OSError) as error:
             raise ResolveError(f"pip's report cannot be read: {error}", reason=str(error)) from None
 
+    async def fetch_alone(self, wanted: Sequence[str], target: Path) -> list[Path]:
+        """The newest wheel of each, without what it needs, to be looked at first. Raises ResolveError."""
+        await self._download(["--", *wanted], target)
+        return await asyncio.to_thread(lambda: sorted(target.glob("*.whl")))
+
     async def download(self, artifacts: Sequence[Artifact], target: Path) -> None:
-        """Fetch exactly these wheels. Each with a known hash must have it. Raises ResolveError."""
-        hashed = [a for a in artifacts if a.sha256]
-        plain = [a for a in artifacts if not a.sha256]
+        """Have exactly these wheels in ``target``. Each with a known hash must have it. Raises ResolveError."""
+        there = await asyncio.to_thread(_keep_only, target, artifacts)
+        missing = [a for a in artifacts if a.name not in there]
+        hashed = [a for a in missing if a.sha256]
+        plain = [a for a in missing if not a.sha256]
         if hashed:
             listed = self._folder / "hashed.txt"
             listed.write_text("".join(f"{a.name}=={a.version} --hash=sha256:{a.sha256}\n" for a in hashed))
@@ -130,6 +136,7 @@ class Resolver:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
+            limit=LONGEST_LINE,
             env=_environment(),
             cwd=self._folder,
         )
@@ -169,10 +176,24 @@ def _artifact(item: Mapping[str, Any]) -> Artifact:
     )
 
 
-def direct_references(artifact: Artifact) -> list[str]:
-    """Needs of a distribution that name an address instead of a version: pip would fetch, and even build, them from there."""
+def _keep_only(target: Path, artifacts: Sequence[Artifact]) -> set[str]:
+    """Remove every file but wheels of ``artifacts`` with their known hash; the names of those that are there."""
+    wanted = {(a.name, a.version, a.sha256): a.name for a in artifacts if a.sha256}
+    found: set[str] = set()
+    for path in target.glob("*"):
+        name, version, _, _ = parse_wheel_filename(path.name)
+        key = (str(name), str(version), sha256_of(path))
+        if key in wanted:
+            found.add(wanted[key])
+        else:
+            path.unlink()
+    return found
+
+
+def direct_references(requires: Sequence[str]) -> list[str]:
+    """Needs that name an address instead of a version: pip would fetch them from there, and even build them."""
     found = []
-    for line in artifact.requires:
+    for line in requires:
         try:
             requirement = Requirement(line)
         except InvalidRequirement:
