@@ -410,11 +410,11 @@ class Plugins:
         """Wait until nothing is being started or stopped; routes that were left are built now. Strict mode raises
         RuntimeError for the first that cannot be."""
         await self._finish_routes()
-        while pending := [*self._starting.values(), *self._failing]:
-            done, _ = await asyncio.wait(pending)
-            if self._strict:
-                for task in done & self._failing:
-                    task.result()
+        failing = set(self._failing)
+        while pending := {*self._starting.values(), *self._failing}:
+            await asyncio.wait(pending)
+        for task in failing:
+            task.result()  # raises in strict mode only
 
     async def _finish(self, task: asyncio.Task[None]) -> None:
         await asyncio.wait({task})  # waiting does not cancel it, and a disable that cancels it is no error here

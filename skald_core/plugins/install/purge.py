@@ -234,5 +234,5 @@ async def remains(system: Database, data_dir: Path, installed: Iterable[str]) ->
     ids = await system.read(read)
     folder = data_dir / "plugins"
     if folder.is_dir():
-        ids |= {path.name for path in folder.iterdir() if path.is_dir() and folder_bytes(path)}
+        ids |= {p.name for p in folder.iterdir() if _ID.fullmatch(p.name) and folder_bytes(p)}
     return sorted(ids - there)
