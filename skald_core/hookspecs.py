@@ -64,9 +64,9 @@ def skald_user_config(ctx: PluginContext) -> type[msgspec.Struct] | Settings:  #
 
 @hookspec
 def skald_i18n(ctx: PluginContext) -> dict[str, dict[str, str]]:  # type: ignore[empty-body]
-    """Texts by locale and key, asked right after the settings, whose form needs them; keys are prefixed ``plugin.<id>.`` by the kernel. ``ctx.load_i18n()`` reads the package's
-    ``i18n/*.json``. A text missing in a user's locale is taken from the instance's, then from English. Failure fails the
-    plugin."""
+    """Texts by locale and key, asked right after the settings, whose form needs them; keys are prefixed ``plugin.<id>.`` by
+    the kernel. ``ctx.load_i18n()`` reads the package's ``i18n/*.json``. A text missing in a user's locale is taken from the
+    instance's, then from English. Failure fails the plugin."""
 
 
 @hookspec

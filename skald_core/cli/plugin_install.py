@@ -251,11 +251,11 @@ async def _opened(data_dir: Path, *, alone: bool) -> AsyncIterator[tuple[Engine,
     from skald_core.db.migrations import apply_migrations
     from skald_core.plugins.discovery import bundled_names
     from skald_core.plugins.install.startup import needs_settling, recover_environment
-    from skald_core.runtime.app import _claim
+    from skald_core.runtime.claim import claim
 
     with contextlib.ExitStack() as held:
         if alone:
-            held.enter_context(_claim(data_dir))
+            held.enter_context(claim(data_dir))
             await asyncio.to_thread(recover_environment)
         (data_dir / "database").mkdir(parents=True, exist_ok=True, mode=0o700)
         database = await Database.open(data_dir / "database" / "system.db", readers=1)

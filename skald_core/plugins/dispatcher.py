@@ -141,7 +141,8 @@ class Dispatcher:
                         continue
                     if impl.wrapper or impl.hookwrapper:
                         raise pluggy.PluginValidationError(
-                            module, f"{impl.function.__name__} is a wrapper; hooks here cannot be wrapped, write a plain one"
+                            module,
+                            f"{impl.function.__name__} is a wrapper; hooks here cannot be wrapped, write a plain one",
                         )
                     if caller.has_spec():
                         own[caller.name] = _Call(impl, context)

@@ -26,7 +26,7 @@ from skald_core.plugins.contributions import Capability
 from skald_core.plugins.discovery import Discovered
 from skald_core.plugins.dispatcher import Dispatcher, HookFailure
 from skald_core.plugins.install.purge import apply_purges
-from skald_core.plugins.loader import BuildRoutes, Limits, Loader, NeedsConfig, _no_app, _no_roles
+from skald_core.plugins.loader import BuildRoutes, Limits, Loader, NeedsConfig, no_app, no_roles
 from skald_core.plugins.order import start_order
 from skald_core.plugins.phases import LoadingMark, PhaseError
 from skald_core.plugins.state import Failure, PluginRow, State, set_enabled_offline
@@ -88,8 +88,8 @@ class Plugins:
         strict: bool = False,
         only: frozenset[str] | None = None,
         limits: Limits | None = None,
-        build_routes: BuildRoutes = _no_app,
-        learn_capabilities: Callable[[str, Sequence[Capability]], Awaitable[None]] = _no_roles,
+        build_routes: BuildRoutes = no_app,
+        learn_capabilities: Callable[[str, Sequence[Capability]], Awaitable[None]] = no_roles,
     ) -> None:
         self._db = database
         self._data_dir = data_dir
@@ -114,7 +114,8 @@ class Plugins:
             learn_capabilities=learn_capabilities,
         )
         self._locks: dict[str, asyncio.Lock] = {}
-        self._starting: dict[str, asyncio.Task[None]] = {}
+        self._starting: dict[str, asyncio.Task[None]] = {}  # until the plugin runs or does not
+        self._begun: set[asyncio.Task[None]] = set()  # until everybody was told, too
         self._started: list[str] = []
         self._failing: set[asyncio.Task[None]] = set()
         self._withheld: dict[str, set[str]] = {}
@@ -275,6 +276,8 @@ class Plugins:
         row.state = "starting"
         task = asyncio.get_running_loop().create_task(self._start(row), name=f"start plugin {row.id}")
         self._starting[row.id] = task
+        self._begun.add(task)
+        task.add_done_callback(self._begun.discard)
         return task
 
     async def _start(self, row: PluginRow) -> None:
@@ -411,7 +414,7 @@ class Plugins:
         RuntimeError for the first that cannot be."""
         await self._finish_routes()
         failing = set(self._failing)
-        while pending := {*self._starting.values(), *self._failing}:
+        while pending := self._begun | self._failing:
             await asyncio.wait(pending)
         for task in failing:
             task.result()  # raises in strict mode only

@@ -26,7 +26,7 @@ from skald_core.plugins.settings_form import SettingsForm
 from skald_core.plugins.settings_store import SettingsAhead, SettingsStore
 from skald_core.plugins.state import Failure, Phase, PluginRow
 
-__all__ = ("BuildRoutes", "Limits", "Loader", "NeedsConfig")
+__all__ = ("BuildRoutes", "Limits", "Loader", "NeedsConfig", "no_app", "no_roles")
 
 log = logging.getLogger("skald.plugins")
 
@@ -52,11 +52,11 @@ class Limits:
         self.give_up = give_up
 
 
-def _no_app(plugin_id: str, routes: Sequence[Any]) -> Any:
+def no_app(plugin_id: str, routes: Sequence[Any]) -> Any:
     return None
 
 
-async def _no_roles(plugin_id: str, capabilities: Sequence[Capability]) -> None:
+async def no_roles(plugin_id: str, capabilities: Sequence[Capability]) -> None:
     return None
 
 
@@ -73,8 +73,8 @@ class Loader:
         host: Host,
         mark: LoadingMark,
         limits: Limits,
-        build_routes: BuildRoutes = _no_app,
-        learn_capabilities: Callable[[str, Sequence[Capability]], Awaitable[None]] = _no_roles,
+        build_routes: BuildRoutes = no_app,
+        learn_capabilities: Callable[[str, Sequence[Capability]], Awaitable[None]] = no_roles,
     ) -> None:
         self._api_version = api_version
         self._db = database

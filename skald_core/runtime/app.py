@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import functools
 import logging
 import os
@@ -18,7 +17,7 @@ from skald_core.api import API_VERSION
 from skald_core.chat.agents import Agents, load_agents
 from skald_core.db import schema
 from skald_core.db.migrations import apply_migrations
-from skald_core.errors import BadInput, Conflict, Forbidden, NotFound, NotSignedIn, StartError
+from skald_core.errors import BadInput, Conflict, Forbidden, NotFound, NotSignedIn
 from skald_core.files.userfs import UserFs
 from skald_core.identity import roles as role_rows
 from skald_core.identity.crypto import KeyDeriver
@@ -45,6 +44,7 @@ from skald_core.plugins.install import startup as interrupted
 from skald_core.plugins.install.purge import PluginData, measure
 from skald_core.plugins.lifecycle import Limits, Plugins
 from skald_core.runtime.accounts import Accounts
+from skald_core.runtime.claim import claim
 from skald_core.runtime.i18n import Texts
 from skald_core.runtime.settings import Settings
 from skald_core.runtime.supervisor import Supervisor
@@ -132,7 +132,7 @@ class Skald:
 
         Raises StartError with one sentence when the directory is in use, cannot be written, or belongs to a newer version.
         """
-        lock = _claim(settings.data_dir)
+        lock = claim(settings.data_dir)
         try:
             if plugins is None:  # before anything is looked up in an environment that a dead process left half changed
                 await asyncio.to_thread(interrupted.recover_environment)
@@ -588,32 +588,6 @@ class _PluginModels:
         if rows:
             await self._app.models_changed()
         return bool(rows)
-
-
-def _claim(data_dir: Path) -> IO[str]:
-    """An exclusive lock on the data directory, held until the process ends. Raises StartError."""
-    try:
-        data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle = (data_dir / "skald.lock").open("a+", encoding="utf-8")
-    except OSError as error:
-        raise StartError(
-            f"cannot use the data directory {str(data_dir)!r} ({error.strerror}); choose another with --data or SKALD_DATA"
-        ) from None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        handle.seek(0)
-        owner = handle.read().strip()
-        handle.close()
-        raise StartError(
-            f"another Skald is using the data directory {str(data_dir)!r}"
-            + (f" (process {owner})" if owner else "")
-            + "; stop it, or start this one with another --data"
-        ) from None
-    handle.truncate(0)
-    handle.write(str(os.getpid()))
-    handle.flush()
-    return handle
 
 
 async def _nothing() -> None:

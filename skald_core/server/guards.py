@@ -20,6 +20,7 @@ __all__ = (
     "COOKIE",
     "caller",
     "capability",
+    "peer_address",
     "context_of",
     "is_guard",
     "plugin_granted",
@@ -106,3 +107,12 @@ async def context_of(request: AnyRequest) -> UserContext:
 
 def is_guard(guard: Any) -> bool:
     return guard in (public, signed_in) or getattr(guard, "skald_guard", False)
+
+
+def peer_address(request: AnyRequest) -> str:
+    """The peer's address; a forwarded one only from a configured proxy."""
+    peer = request.client.host if request.client else ""
+    if peer in runtime(request).settings.trusted_proxies:
+        forwarded = request.headers.get("x-forwarded-for", "")
+        return forwarded.rpartition(",")[2].strip() or peer
+    return peer

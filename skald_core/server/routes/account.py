@@ -13,7 +13,7 @@ from skald_core.identity.models import User
 from skald_core.identity.passwords import MIN_LENGTH
 from skald_core.identity.sessions import LIFETIME
 from skald_core.runtime.i18n import LOCALES
-from skald_core.server.guards import COOKIE, caller, capability, context_of, public, runtime, signed_in
+from skald_core.server.guards import COOKIE, caller, capability, context_of, peer_address, public, runtime, signed_in
 
 __all__ = ("HANDLERS",)
 
@@ -119,15 +119,6 @@ def _cookie(request: AnyRequest, token: str, *, age: int) -> Cookie:
     return Cookie(key=COOKIE, value=token, max_age=age, path="/", httponly=True, samesite="strict", secure=secure)
 
 
-def _address(request: AnyRequest) -> str:
-    """The peer's address; a forwarded one only from a configured proxy."""
-    peer = request.client.host if request.client else ""
-    if peer in runtime(request).settings.trusted_proxies:
-        forwarded = request.headers.get("x-forwarded-for", "")
-        return forwarded.rpartition(",")[2].strip() or peer
-    return peer
-
-
 @get("/api/setup", guards=[public])
 async def setup_state(request: AnyRequest) -> SetupState:
     """Whether the first account is still to be made."""
@@ -145,7 +136,7 @@ async def setup(request: AnyRequest, data: JSONBody[SetupBody]) -> Response[Me]:
         display_name=data.display_name,
         encrypted=data.encrypted,
         locale=data.locale if data.locale in LOCALES else "",
-        address=_address(request),
+        address=peer_address(request),
     )
     return Response(_me(request, user), cookies=[_cookie(request, token, age=int(LIFETIME))])
 
@@ -155,7 +146,7 @@ async def login(request: AnyRequest, data: JSONBody[LoginBody]) -> Response[Me]:
     """Sign in and open the user's data."""
     app = runtime(request)
     agent = request.headers.get("user-agent", "")
-    user, token = await app.sign_in(data.username, data.password, address=_address(request), client=agent)
+    user, token = await app.sign_in(data.username, data.password, address=peer_address(request), client=agent)
     return Response(_me(request, user), cookies=[_cookie(request, token, age=int(LIFETIME))])
 
 
@@ -191,7 +182,7 @@ async def profile(request: AnyRequest, data: JSONBody[ProfileBody]) -> Me:
 async def password(request: AnyRequest, data: JSONBody[PasswordBody]) -> Response[None]:
     """Change one's password; every other session ends before the answer is sent."""
     app = runtime(request)
-    token = await app.change_password(caller(request), data.old, data.new, address=_address(request))
+    token = await app.change_password(caller(request), data.old, data.new, address=peer_address(request))
     return Response(None, status_code=204, cookies=[_cookie(request, token, age=int(LIFETIME))])
 
 
@@ -226,7 +217,7 @@ async def change_user(request: AnyRequest, user: FromPath[str], data: JSONBody[C
 @delete("/api/users/{user:str}", guards=[capability("users.manage")], status_code=204)
 async def delete_user(request: AnyRequest, user: FromPath[str], data: JSONBody[DeleteUserBody]) -> None:
     """Delete an account with all of its data, for good. Takes the caller's own password."""
-    await runtime(request).accounts.delete(caller(request), user, data.password, address=_address(request))
+    await runtime(request).accounts.delete(caller(request), user, data.password, address=peer_address(request))
 
 
 @post("/api/users/{user:str}/password", guards=[capability("users.manage")], status_code=204)

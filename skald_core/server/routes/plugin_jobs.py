@@ -13,8 +13,7 @@ from skald_core.errors import Forbidden
 from skald_core.plugins.install import environment
 from skald_core.plugins.install.job import Act, Job, audit_detail, job_view
 from skald_core.plugins.install.purge import remains
-from skald_core.server.guards import caller, capability, runtime
-from skald_core.server.routes.account import _address
+from skald_core.server.guards import caller, capability, peer_address, runtime
 
 if TYPE_CHECKING:
     from skald_core.plugins.install.catalog_index import Entry  # imported on first use, as the whole job runner is
@@ -107,7 +106,7 @@ async def start(request: AnyRequest, data: JSONBody[JobBody]) -> dict[str, Any]:
     """Carry out a plan. The caller proves their password first; the act is in the audit log before it begins."""
     app = runtime(request)
     user = caller(request)
-    if not await app.prove_again(user, data.password, address=_address(request)):
+    if not await app.prove_again(user, data.password, address=peer_address(request)):
         raise Forbidden("The password is not right.", code="bad_password")
     planned = await app.installer.get(data.plan)
     if planned.plan is not None:
