@@ -114,8 +114,8 @@ def skald_commands(ctx: PluginContext) -> Sequence[Command]:  # type: ignore[emp
 @hookspec
 def skald_cli() -> Sequence[CliCommand]:  # type: ignore[empty-body]
     """Commands below ``skald <plugin id>``. Called in the process of the command line, where nothing of the plugin is
-    started and there is no context; a command reaches the running server through the host it is given. Failure is told in
-    the terminal."""
+    started and there is no context; a command reaches the running server through the host it is given. There a failure is
+    told in the terminal. The server asks too, for the names the catalog shows; there a failure fails the plugin."""
 
 
 @hookspec

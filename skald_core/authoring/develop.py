@@ -43,22 +43,15 @@ class Development(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def install_command(project: Project) -> list[str]:
-    """Installs the project in place into the environment this process runs in. Raises StartError when nothing can.
+    """Installs the project in place into the environment this process runs in.
 
     Without build isolation where the build backend is here, so that it works without a network.
     """
     backend = str(project.settings.get("build-system", {}).get("build-backend", "")).partition(".")[0]
     here = bool(backend) and importlib.util.find_spec(backend) is not None
     options = ["--no-build-isolation"] if here and importlib.util.find_spec("editables") is not None else []
-    target = ["--editable", str(project.root)]
-    if importlib.util.find_spec("pip") is not None:
-        quiet = ["--quiet", "--disable-pip-version-check", "--no-input"]
-        return [sys.executable, "-m", "pip", "install", *quiet, *options, *target]
-    with contextlib.suppress(ImportError, FileNotFoundError):
-        import uv
-
-        return [uv.find_uv_bin(), "pip", "install", "--quiet", "--python", sys.executable, *options, *target]
-    raise StartError("this environment has neither pip nor uv; install one of them, or run 'skald' from one that has")
+    quiet = ["--quiet", "--disable-pip-version-check", "--no-input"]
+    return [sys.executable, "-m", "pip", "install", *quiet, *options, "--editable", str(project.root)]
 
 
 def installed_from(project: Project) -> Path | None:

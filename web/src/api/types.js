@@ -24,6 +24,14 @@
  * @property {boolean} unread
  * @property {boolean} pinned
  * @property {Id | null} model
+ * @property {string} [agent]  id of a chat agent
+ *
+ * @typedef {object} Agent
+ * @property {string} id
+ * @property {string} name  in the person's language
+ * @property {string} description
+ * @property {"chat" | "task"} type
+ * @property {string | null} plugin  null: it comes with the server
  *
  * @typedef {object} ErrorInfo
  * @property {string} kind

@@ -10,10 +10,12 @@ import { ApiError } from "../api/http.js";
  * @property {string | null} conversation  the stored conversation, once there is one
  * @property {string} conversation_client_id  names a conversation that is still to be created
  * @property {string | null} model  for a conversation that is still to be created
+ * @property {string | null} [agent]  likewise
  * @property {string} content
  * @property {number} created_at  milliseconds since the epoch
  * @property {"pending" | "acked" | "failed"} state
  * @property {string} [problem]  why it failed, one sentence
+ * @property {string} [code]  the same as a stable code
  */
 
 const RETRY_MS = [1_000, 2_000, 5_000, 10_000];
@@ -41,10 +43,10 @@ export class Outbox extends EventTarget {
   }
 
   /**
-   * @param {{conversation: string | null, conversationClientId: string, content: string, model?: string | null}} message
+   * @param {{conversation: string | null, conversationClientId: string, content: string, model?: string | null, agent?: string | null}} message
    * @returns {Entry | null} null for a message without text, which is never sent
    */
-  add({ conversation, conversationClientId, content, model = null }) {
+  add({ conversation, conversationClientId, content, model = null, agent = null }) {
     if (!content.trim()) return null;
     /** @type {Entry} */
     const entry = {
@@ -52,6 +54,7 @@ export class Outbox extends EventTarget {
       conversation,
       conversation_client_id: conversationClientId,
       model,
+      agent,
       content,
       created_at: Date.now(),
       state: "pending",
@@ -83,6 +86,22 @@ export class Outbox extends EventTarget {
     this._set(this.entries.filter((e) => e.client_id !== clientId));
   }
 
+  /**
+   * Another agent for a conversation that is still to be created; what failed for want of the first one is sent again.
+   * @param {string} clientId  of the conversation @param {string | null} agent
+   */
+  useAgent(clientId, agent) {
+    const affected = (/** @type {Entry} */ e) => e.conversation === null && e.conversation_client_id === clientId;
+    this._set(
+      this.entries.map((e) => {
+        if (!affected(e)) return e;
+        const { problem, code, ...rest } = e;
+        return code === "unknown_agent" ? { ...rest, agent, state: /** @type {const} */ ("pending") } : { ...e, agent };
+      }),
+    );
+    void this.flush();
+  }
+
   clear() {
     this._set([]);
   }
@@ -112,7 +131,8 @@ export class Outbox extends EventTarget {
     try {
       let conversation = entry.conversation;
       if (conversation === null) {
-        const body = { client_id: entry.conversation_client_id, ...(entry.model === null ? {} : { model: entry.model }) };
+        const { model, agent } = entry;
+        const body = { client_id: entry.conversation_client_id, ...(model === null ? {} : { model }), ...(agent ? { agent } : {}) };
         const info = await this._post("/api/conversations", body);
         conversation = String(info.id);
         const id = conversation;
@@ -134,7 +154,7 @@ export class Outbox extends EventTarget {
         return false;
       }
       const problem = this._describe(error);
-      this._set(this.entries.map((e) => (e.client_id === entry.client_id ? { ...e, state: /** @type {const} */ ("failed"), problem } : e)));
+      this._set(this.entries.map((e) => (e.client_id === entry.client_id ? { ...e, state: /** @type {const} */ ("failed"), problem, code: error.code } : e)));
       return true;
     }
   }

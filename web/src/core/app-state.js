@@ -119,6 +119,8 @@ class AppState extends EventTarget {
     this.models = new Resource(async () => /** @type {import("../api/types.js").Model[]} */ (await api.get("/api/models")));
     /** slash commands the person may use */
     this.commands = new Resource(async () => /** @type {import("../api/types.js").Command[]} */ (await api.get("/api/commands")));
+    /** agents of the person's conversations */
+    this.agents = new Resource(async () => /** @type {import("../api/types.js").Agent[]} */ (await api.get("/api/agents")));
     this.pages = new Resource(async () => /** @type {import("../api/types.js").PluginPage[]} */ (await api.get("/api/plugins/pages")));
     /** @type {Outbox | null} */ this.outbox = null;
     /** the conversation on screen, which is never let go @type {string | null} */ this.shown = null;
@@ -355,6 +357,7 @@ class AppState extends EventTarget {
     onEvent("plugins_changed", () => {
       void this.pages.load();
       void this.commands.load();
+      void this.agents.load();
       void this.models.load();
       void this.refreshMe();
       void this._pluginTexts();
@@ -374,6 +377,7 @@ class AppState extends EventTarget {
     void this.models.load();
     void this.pages.load();
     void this.commands.load();
+    void this.agents.load();
   }
 
   /** @private */
@@ -399,6 +403,7 @@ class AppState extends EventTarget {
     this.models.clear();
     this.pages.clear();
     this.commands.clear();
+    this.agents.clear();
   }
 
   /** @private @param {boolean} reachable */
