@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
 from skald_core.loop import events as e
+from skald_core.loop.records import Message
+from skald_core.loop.store import Store
+from skald_core.loop.types import CallId
 
-__all__ = ("AgentWork",)
+__all__ = ("AgentWork", "recorded_work")
 
 TEXT_CHARS = 2_000
 STEPS = 30
@@ -53,6 +56,43 @@ class _Work(msgspec.Struct):
             "steps": [*self.steps],
             "steps_before": self.dropped,
         }
+
+
+async def recorded_work(
+    store: Store, call: int, *, name: Callable[[str], str], describe: Callable[[str, str], dict[str, Any]]
+) -> dict[str, Any] | None:
+    """The same as :meth:`AgentWork.view` tells, from what is stored: of a call that has its result, or waits since a restart.
+    None when no agent answered ``call``. ``describe`` gives title, icon and summary of a call by its name and arguments."""
+    frames = await store.child_frames(CallId(call))
+    if not frames:
+        return None
+    frame = frames[-1]
+    work = _Work(frame.conversation, frame.agent, name(frame.agent), frame.title)
+    messages = await store.tree(frame.id)
+    work.text = next((m.content for m in reversed(messages) if m.role == "assistant" and m.content), "")[-TEXT_CHARS:]
+    steps = await _recorded_steps(store, messages, None, name, describe)
+    steps.sort(key=lambda step: step.id)  # calls are numbered as they are made, those of agents below among the others
+    work.steps, work.dropped = steps[-STEPS:], max(0, len(steps) - STEPS)
+    work.step = steps[-1].summary if steps else ""
+    return work.view()
+
+
+async def _recorded_steps(
+    store: Store,
+    messages: Sequence[Message],
+    agent: str | None,
+    name: Callable[[str], str],
+    describe: Callable[[str, str], dict[str, Any]],
+) -> list[_Step]:
+    """The calls of an agent and of those below it, in no order. ``agent`` names one below."""
+    found: list[_Step] = []
+    for call in (call for message in messages for call in message.calls):
+        about = describe(call.name, call.effective or call.arguments)
+        found.append(_Step(call.id, call.name, about["title"], about["icon"], about["summary"], call.state, agent))
+        for frame in await store.child_frames(call.id):
+            below = await store.tree(frame.id)
+            found.extend(await _recorded_steps(store, below, name(frame.agent), name, describe))
+    return found
 
 
 class AgentWork:

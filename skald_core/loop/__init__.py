@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # what each name below is; the loop's tests hold the two list
     from skald_core.loop.gate import *
     from skald_core.loop.hook_chain import *
     from skald_core.loop.hooks import *
+    from skald_core.loop.loading import *
     from skald_core.loop.media import *
     from skald_core.loop.memory_store import *
     from skald_core.loop.ops import *
@@ -113,11 +114,16 @@ _HOME = {
         "ResultEvent",
         "ResultSubtype",
         "RoundStartedEvent",
+        "SkillCompletedEvent",
+        "SkillInvokedEvent",
+        "SkillView",
+        "SkillsLoadedEvent",
         "SubagentEvent",
         "SystemEvent",
         "ToolCallEndEvent",
         "ToolCallStartEvent",
         "ToolProgressEvent",
+        "ToolResultView",
         "UsageEvent",
         "UserEvent",
         "is_assistant",
@@ -131,6 +137,9 @@ _HOME = {
         "is_queue_changed",
         "is_result",
         "is_round_started",
+        "is_skill_completed",
+        "is_skill_invoked",
+        "is_skills_loaded",
         "is_subagent_event",
         "is_system",
         "is_tool_call_end",
@@ -150,6 +159,7 @@ _HOME = {
         "PendingCall",
         "Suspend",
         "Verdict",
+        "mode_of",
     ),
     "hook_chain": (
         "Hook",
@@ -166,6 +176,7 @@ _HOME = {
         "Stopping",
         "ToolHookVerdict",
     ),
+    "loading": ("offered",),
     "media": ("MediaSource",),
     "memory_store": ("MemoryStore",),
     "ops": (
@@ -201,6 +212,8 @@ _HOME = {
     "projection": (
         "Projection",
         "ProjectionOptions",
+        "loading_of",
+        "media_kinds",
         "project",
     ),
     "provider": (
@@ -254,6 +267,7 @@ _HOME = {
     "tools": (
         "FileChange",
         "InvalidArguments",
+        "SkillUse",
         "Tool",
         "ToolContext",
         "ToolOutput",
@@ -279,6 +293,7 @@ _HOME = {
         "StopReason",
         "SystemBlock",
         "TextPart",
+        "ToolLoading",
         "ToolSpec",
         "Usage",
         "WireMessage",

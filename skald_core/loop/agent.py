@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Self
 
 from skald_core.loop.compaction import Compaction
 from skald_core.loop.errors import ConfigError
-from skald_core.loop.events import Event
+from skald_core.loop.events import Event, SkillView
 from skald_core.loop.gate import DenyAll, Gate
 from skald_core.loop.hook_chain import Hook, HookChain
 from skald_core.loop.hooks import Hooks
@@ -30,14 +31,22 @@ from skald_core.loop.types import ConversationId
 __all__ = ("Agent",)
 
 
+def _here() -> str:
+    """The folder this process works in; empty when that was deleted."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
+
+
 class Agent:
     """Runs conversations. One per user in a server, one per process in a script.
 
     provider, model
         One model; or give a ``selector`` that chooses among several.
-    tools, system, scope
-        What the conversation's own agent has: tools, system prompt (text or an async function), and objects that tools
-        find in their context by type.
+    tools, system, scope, cwd, skills
+        What the conversation's own agent has: tools, system prompt (text or an async function), objects that tools find in
+        their context by type, the folder it works in (the process's own when not given), and skills to tell of.
     profiles
         Instead of those: an async function from (conversation, agent id) to a :class:`Profile`. Sub-agents need it.
     gate
@@ -47,7 +56,7 @@ class Agent:
     store
         Where conversations live; in memory when not given. ``close_store`` closes it with the Agent.
     partials
-        Whether ``partial_assistant`` events are sent.
+        Send ``partial_assistant`` events, too.
 
     Making one does no I/O. Raises ConfigError when parts are missing or exclude each other.
     """
@@ -61,6 +70,8 @@ class Agent:
         tools: ToolSource | Iterable[Tool] = (),
         system: SystemSource | str = "",
         scope: dict[type[Any], Any] | None = None,
+        cwd: str | os.PathLike[str] = "",
+        skills: Iterable[SkillView] = (),
         profiles: ProfileSource | None = None,
         gate: Gate | None = None,
         hooks: Hooks | Hook | HookChain | None = None,
@@ -69,7 +80,7 @@ class Agent:
         compaction: Compaction | None = None,
         media: MediaSource | None = None,
         clock: Callable[[], int] = now_ms,
-        partials: bool = True,
+        partials: bool = False,
         close_store: bool = False,
         buffer: int = 4096,
     ) -> None:
@@ -80,7 +91,9 @@ class Agent:
         assert selector is not None
         if profiles is None:
             source = tools if isinstance(tools, ToolRegistry) or callable(tools) else ToolRegistry(tools)
-            own = Profile(system=system, tools=source, scope=scope or {})
+            own = Profile(
+                system=system, tools=source, scope=scope or {}, cwd=os.fspath(cwd) or _here(), skills=tuple(skills)
+            )
 
             async def profiles_of(conversation: ConversationId, agent: str) -> Profile:
                 if agent:

@@ -2,7 +2,8 @@
 
 Each event names its ``conversation`` and ``frame``. An event is emitted after what it reports was stored, except
 ``partial_assistant`` and ``tool_progress``, which report work that is still going on. A turn begins with ``system`` and
-ends with exactly one ``result``; every ``tool_call_start`` has its ``tool_call_end`` before that, also on a stop.
+ends with exactly one ``result``; every ``tool_call_start`` has its ``tool_call_end`` before that, also on a stop. When the
+calls of a round have ended, one ``user`` event with the subtype ``tool_result`` holds their results in call order.
 """
 
 from __future__ import annotations
@@ -40,11 +41,16 @@ __all__ = (
     "ResultEvent",
     "ResultSubtype",
     "RoundStartedEvent",
+    "SkillCompletedEvent",
+    "SkillInvokedEvent",
+    "SkillView",
+    "SkillsLoadedEvent",
     "SubagentEvent",
     "SystemEvent",
     "ToolCallEndEvent",
     "ToolCallStartEvent",
     "ToolProgressEvent",
+    "ToolResultView",
     "UsageEvent",
     "UserEvent",
     "is_assistant",
@@ -58,6 +64,9 @@ __all__ = (
     "is_queue_changed",
     "is_result",
     "is_round_started",
+    "is_skill_completed",
+    "is_skill_invoked",
+    "is_skills_loaded",
     "is_subagent_event",
     "is_system",
     "is_tool_call_end",
@@ -73,7 +82,12 @@ nobody could reach; ``Session.resume`` goes on."""
 
 
 class SystemEvent(msgspec.Struct, frozen=True, tag_field="type", tag="system"):
-    """First event of a turn. ``resumed`` marks a turn taken up again after a restart or a suspension."""
+    """First event of a turn, before any model call, tool or other event of it; what opens the turn is stored by then.
+
+    ``resumed`` marks a turn taken up again after a restart or a suspension. ``tools`` are sorted. ``permission_mode`` is
+    the gate's own word for how it judges (:func:`~skald_core.loop.gate.mode_of`), ``cwd`` the profile's: both may be empty.
+    A turn that ends before it could begin (a refused message) has one, too, without a model and tools.
+    """
 
     conversation: ConversationId
     frame: FrameId
@@ -85,7 +99,26 @@ class SystemEvent(msgspec.Struct, frozen=True, tag_field="type", tag="system"):
     resumed: bool = False
     depth: int = 0
     parent_call: CallId | None = None
+    permission_mode: str = ""
+    cwd: str = ""
     subtype: Literal["init"] = "init"
+
+
+class SkillView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A skill as it is announced: what it is for, when to use it, and what its argument is."""
+
+    name: str
+    description: str
+    when_to_use: str = ""
+    argument_hint: str = ""
+
+
+class SkillsLoadedEvent(msgspec.Struct, frozen=True, tag_field="type", tag="skills_loaded"):
+    """The skills of the conversation's agent: right after ``system``, once, and again only when they have changed."""
+
+    conversation: ConversationId
+    frame: FrameId
+    skills: tuple[SkillView, ...]
 
 
 class RoundStartedEvent(msgspec.Struct, frozen=True, tag_field="type", tag="round_started"):
@@ -98,17 +131,34 @@ class RoundStartedEvent(msgspec.Struct, frozen=True, tag_field="type", tag="roun
     model_id: str
 
 
-class UserEvent(msgspec.Struct, frozen=True, tag_field="type", tag="user"):
-    """A user message was stored. ``queued_id`` is the queued input it was, if it waited.
+class ToolResultView(msgspec.Struct, frozen=True):
+    """One result of a round. ``content`` is raw text, cut when long (``truncated``); the store keeps the whole.
 
-    ``siblings`` are the messages that share its place in the tree, itself included; empty when it is alone there.
+    ``media`` are files it brought, which a model that can look at them is shown.
+    """
+
+    call_id: CallId
+    tool_use_id: str
+    tool_name: str
+    content: str
+    is_error: bool = False
+    truncated: bool = False
+    media: tuple[Attachment, ...] = ()
+
+
+class UserEvent(msgspec.Struct, frozen=True, tag_field="type", tag="user"):
+    """What models read as the user's side: a user message was stored, or the calls of a round have their results.
+
+    ``queued_id`` is the queued input it was, if it waited. ``siblings`` are the messages that share its place in the tree,
+    itself included; empty when it is alone there. With ``subtype="tool_result"``, ``results`` are all of a round in call
+    order and ``message_id`` is the assistant message that made the calls: results are kept with it.
     """
 
     conversation: ConversationId
     frame: FrameId
     message_id: MessageId
     content: str
-    subtype: Literal["prompt", "steering", "stop_hook", "synthetic", "agent"] = "prompt"
+    subtype: Literal["prompt", "steering", "stop_hook", "synthetic", "agent", "tool_result"] = "prompt"
     parent: MessageId | None = None
     client_id: str = ""
     attachments: tuple[Attachment, ...] = ()
@@ -116,6 +166,7 @@ class UserEvent(msgspec.Struct, frozen=True, tag_field="type", tag="user"):
     queued_id: int | None = None
     created_at: int = 0
     siblings: tuple[MessageId, ...] = ()
+    results: tuple[ToolResultView, ...] = ()
 
 
 class CallView(msgspec.Struct, frozen=True):
@@ -238,6 +289,33 @@ class ToolCallEndEvent(msgspec.Struct, frozen=True, tag_field="type", tag="tool_
     duration_ms: int = 0
 
 
+class SkillInvokedEvent(msgspec.Struct, frozen=True, tag_field="type", tag="skill_invoked"):
+    """A call uses a skill: right before its ``tool_call_start``, also when the call is refused.
+
+    ``model_override`` and ``allowed_tools`` are what the skill asks for; whether it gets that is up to the tool.
+    """
+
+    conversation: ConversationId
+    frame: FrameId
+    call_id: CallId
+    tool_use_id: str
+    name: str
+    args: str = ""
+    model_override: str = ""
+    allowed_tools: tuple[str, ...] = ()
+
+
+class SkillCompletedEvent(msgspec.Struct, frozen=True, tag_field="type", tag="skill_completed"):
+    """Right after the ``tool_call_end`` of a call that was told of with ``skill_invoked``."""
+
+    conversation: ConversationId
+    frame: FrameId
+    call_id: CallId
+    tool_use_id: str
+    name: str
+    is_error: bool
+
+
 class CompactionEvent(msgspec.Struct, frozen=True, tag_field="type", tag="compaction"):
     """Older messages were replaced by a summary in what models see. Token counts are estimates."""
 
@@ -290,7 +368,8 @@ class ModelFallbackEvent(msgspec.Struct, frozen=True, tag_field="type", tag="mod
 class ErrorEvent(msgspec.Struct, frozen=True, tag_field="type", tag="error"):
     """Why the turn fails; always followed by ``result`` with subtype ``error``.
 
-    ``kind`` is a stable code (:mod:`skald_core.loop.errors`), ``message`` a plain sentence, ``detail`` text to copy.
+    ``kind`` is a stable code (:mod:`skald_core.loop.errors`) and ``name`` the error's class, such as ``TurnLimitError``;
+    ``message`` is a plain sentence, ``detail`` text to copy.
     """
 
     conversation: ConversationId
@@ -300,6 +379,7 @@ class ErrorEvent(msgspec.Struct, frozen=True, tag_field="type", tag="error"):
     retryable: bool = False
     detail: str = ""
     tried: tuple[str, ...] = ()
+    name: str = ""
 
 
 class QueueChangedEvent(msgspec.Struct, frozen=True, tag_field="type", tag="queue_changed"):
@@ -336,6 +416,7 @@ class Lagged(msgspec.Struct, frozen=True, tag_field="type", tag="lagged"):
 
 Event = (
     SystemEvent
+    | SkillsLoadedEvent
     | RoundStartedEvent
     | UserEvent
     | AssistantEvent
@@ -345,6 +426,8 @@ Event = (
     | ToolCallStartEvent
     | ToolProgressEvent
     | ToolCallEndEvent
+    | SkillInvokedEvent
+    | SkillCompletedEvent
     | CompactionEvent
     | SubagentEvent
     | HookErrorEvent
@@ -394,6 +477,18 @@ def is_tool_progress(event: Event) -> TypeGuard[ToolProgressEvent]:
 
 def is_tool_call_end(event: Event) -> TypeGuard[ToolCallEndEvent]:
     return isinstance(event, ToolCallEndEvent)
+
+
+def is_skills_loaded(event: Event) -> TypeGuard[SkillsLoadedEvent]:
+    return isinstance(event, SkillsLoadedEvent)
+
+
+def is_skill_invoked(event: Event) -> TypeGuard[SkillInvokedEvent]:
+    return isinstance(event, SkillInvokedEvent)
+
+
+def is_skill_completed(event: Event) -> TypeGuard[SkillCompletedEvent]:
+    return isinstance(event, SkillCompletedEvent)
 
 
 def is_compaction(event: Event) -> TypeGuard[CompactionEvent]:

@@ -21,6 +21,7 @@ __all__ = (
     "PendingCall",
     "Suspend",
     "Verdict",
+    "mode_of",
     "summary_of",
 )
 
@@ -83,7 +84,7 @@ class Gate(Protocol):
 
     ``judge`` is quick and asks nobody; it returns one verdict per call, in order. The loop then stores every asked call
     as *awaiting*, emits **one** permission_request event for all of them, and calls ``ask`` for each concurrently. An
-    exception in either method is a denial.
+    exception in either method is a denial. A gate may have a ``mode``, its own word for how it judges, for :func:`mode_of`.
     """
 
     async def judge(self, calls: Sequence[PendingCall]) -> Sequence[Verdict]: ...
@@ -91,8 +92,16 @@ class Gate(Protocol):
     async def ask(self, call: PendingCall, verdict: Ask) -> Allow | Deny | Suspend: ...
 
 
+def mode_of(gate: Gate) -> str:
+    """What a turn's ``system`` event calls the way its calls are judged; empty for a gate without a ``mode``."""
+    mode = getattr(gate, "mode", "")
+    return mode if isinstance(mode, str) else ""
+
+
 class AllowAll:
     """Runs everything; for tests and trusted scripts."""
+
+    mode = "all"
 
     async def judge(self, calls: Sequence[PendingCall]) -> Sequence[Verdict]:
         return [Allow() for _ in calls]
@@ -103,6 +112,8 @@ class AllowAll:
 
 class DenyList:
     """Runs everything but the named tools; a name that ends in ``*`` is every tool that begins so."""
+
+    mode = "all"
 
     def __init__(self, *names: str, reason: str = "this tool is not allowed here") -> None:
         self._names = frozenset(name for name in names if not name.endswith("*"))
@@ -121,6 +132,8 @@ class DenyList:
 
 class DenyAll:
     """Refuses everything with one reason; what an agent without a gate gets."""
+
+    mode = "none"
 
     def __init__(self, reason: str = "no permission engine is configured, so no tool may run") -> None:
         self.reason = reason

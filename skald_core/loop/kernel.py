@@ -49,7 +49,9 @@ from skald_core.loop.events import (
     UsageEvent,
     UserEvent,
 )
+from skald_core.loop.gate import mode_of
 from skald_core.loop.hooks import AddContext, Block, Prompt, Stopping
+from skald_core.loop.loading import offered
 from skald_core.loop.media import TurnMedia
 from skald_core.loop.ops import (
     AppendMessage,
@@ -68,12 +70,12 @@ from skald_core.loop.ops import (
     message_from,
 )
 from skald_core.loop.profile import Limits, Profile, SystemContext, SystemPrompt
-from skald_core.loop.projection import CANCELLED, Projection
+from skald_core.loop.projection import CANCELLED, Projection, loading_of
 from skald_core.loop.provider import CallDelta, ModelHandle, ReasoningDelta, TextDelta
 from skald_core.loop.records import Call, Checkpoint, Frame, LoadedFrame, Message, QueuedInput
 from skald_core.loop.scheduler import Scheduler
 from skald_core.loop.services import Committer, Emit, Outcome, Services, TurnState
-from skald_core.loop.telling import ask_prompt_hook, error_kind, plain_words, refuse, reporter, user_event
+from skald_core.loop.telling import ask_prompt_hook, error_kind, plain_words, refuse, reporter, results_event, user_event
 from skald_core.loop.text_calls import TextCallHold, parse_text_calls
 from skald_core.loop.tools import ToolContext, ToolRegistry
 from skald_core.loop.types import (
@@ -137,6 +139,7 @@ class FrameRun:
         self._compaction_failed = False
         self._rounds = 0
         self._continued = 0
+        self._open_round: MessageId | None = None  # the message whose calls are at work
         scope: dict[type[Any], Any] = {**profile.scope, Delegation: Delegation(self._spawn)}
         self._scheduler = Scheduler(
             services,
@@ -185,6 +188,7 @@ class FrameRun:
                 frame.conversation, frame.id, self._turn.run_id, frame.agent,
                 handle.model if handle else "", handle.id if handle else "",
                 tuple(sorted(tool.name for tool in registry)), self._resumed, frame.depth, frame.parent_call,
+                mode_of(self._services.gate), self._profile.cwd,
             )
         )  # fmt: skip
         for event in opened:
@@ -209,11 +213,13 @@ class FrameRun:
             for call in message.calls:
                 if not call.terminal and await self._services.store.child_frames(call.id):
                     self._scheduler.approve(call.id)
+            self._open_round = message.id
             calls, suspended = await self._scheduler.execute(message.calls, registry)
-            self._messages[index] = msgspec.structs.replace(message, calls=tuple(calls))
+            self._messages[index] = ended = msgspec.structs.replace(message, calls=tuple(calls))
             self._projection.reset()
             if suspended:
                 return Outcome("suspended", self._said(), "tool_use")
+            self._answered(ended)
         last = self._messages[-1] if self._messages else None
         if last is not None and last.role == "assistant" and not last.calls and last.status == "ok":
             return Outcome("success", last.content, "end_turn", last.id)
@@ -233,8 +239,11 @@ class FrameRun:
             await self._compact_if_full()
             message, answer = await self._round()
             if message.calls:
+                self._open_round = message.id
                 calls, suspended = await self._scheduler.execute(message.calls, self._registry())
-                self._messages[-1] = msgspec.structs.replace(message, calls=tuple(calls))
+                self._messages[-1] = ended = msgspec.structs.replace(message, calls=tuple(calls))
+                if not suspended:
+                    self._answered(ended)
                 self._commit.checkpoint()
                 if suspended:
                     return Outcome("suspended", answer.text, "tool_use", message.id)
@@ -373,7 +382,7 @@ class FrameRun:
         registry = self._registry()
         request = await self._request(handle, registry)
         answer = Answer()
-        names = [spec.name for spec in request.tools]
+        names = list(dict.fromkeys([*(spec.name for spec in request.tools), *self._projection.active]))
         hold = TextCallHold(names)
         draft = DraftWriter(self._services.store, self._frame.id, handle.model)
         began = time.perf_counter()
@@ -470,6 +479,7 @@ class FrameRun:
             )  # fmt: skip
             self._prompt_for = handle.id
         media = await self._media.load(self._messages, handle.info, self._profile.scope)
+        deferred = registry.deferred()
         messages = self._projection.request(
             self._messages,
             checkpoint=self._checkpoint,
@@ -477,13 +487,16 @@ class FrameRun:
             provider=handle.provider.id,
             media=media,
             tail=self._prompt.tail,
+            deferred=deferred,
         )
         self._turn.request += 1
         return ModelRequest(
             model=handle.model,
             system=self._prompt.blocks,
             messages=messages,
-            tools=registry.specs() if "tools" in handle.info.capabilities else (),
+            tools=offered(registry, deferred, self._projection.active, loading_of(self._profile.projection, handle.info))
+            if "tools" in handle.info.capabilities
+            else (),
             max_output_tokens=self._limits.output_tokens,
             temperature=self._profile.temperature,
             effort=self._profile.effort,
@@ -707,13 +720,30 @@ class FrameRun:
             # In one batch: a crash in between must not take up again what a person stopped.
             ops += [HoldQueue(self._frame.conversation), CloseRun(self._frame.conversation)]
         settled = (await self._commit.commit(*ops))[0]
-        for call_id in settled.settled:
-            call = await self._services.store.call(call_id)
+        await self._tell_settled(settled.settled, text)
+
+    async def _tell_settled(self, settled: Sequence[CallId], text: str) -> None:
+        """Tell of calls that were given ``text`` as their result, and of the results of every round that ended with it."""
+        store = self._services.store
+        ended = dict.fromkeys([self._open_round] if self._open_round is not None else [])
+        for call_id in settled:
+            call = await store.call(call_id)
             if call is not None:
                 self._scheduler.settled(call.message, call, text)
-            for child in await self._services.store.child_frames(call_id):
+                ended[call.message] = None
+            for child in await store.child_frames(call_id):
                 if child.active:
                     await self._commit.commit(CloseFrame(child.id))
+        for message in [message for message in self._messages if message.id in ended]:
+            calls = [await store.call(call.id) for call in message.calls]
+            whole = msgspec.structs.replace(message, calls=tuple(call for call in calls if call is not None))
+            if all(call.terminal for call in whole.calls):
+                self._answered(whole)
+
+    def _answered(self, message: Message) -> None:
+        """Tell of a round's results: all its calls have ended."""
+        self._open_round = None
+        self._emit(results_event(self._frame, message, self._limits.event_chars))
 
     async def _failed(self, failed: TurnFailed) -> Outcome:
         """Tell of a failure, and leave a mark in the history that offers a retry."""
@@ -721,11 +751,8 @@ class FrameRun:
         frame = self._frame
         kind, text = error_kind(error), plain_words(error)
         about = {"error": {"kind": kind, "message": text, "tried": list(failed.tried)}}
-        ops: list[Op] = [
-            SettleCalls(
-                frame.id, "failed", "Interrupted: the turn failed.", "interrupted", True, self._services.clock()
-            )
-        ]
+        broken = "Interrupted: the turn failed."
+        ops: list[Op] = [SettleCalls(frame.id, "failed", broken, "interrupted", True, self._services.clock())]
         if failed.partial is None:
             last = self._messages[-1] if self._messages else None
             if last is not None and last.role == "user" and kind in ("invalid_request", "context_length"):
@@ -738,14 +765,15 @@ class FrameRun:
         if self._root:
             ops += [HoldQueue(frame.conversation), CloseRun(frame.conversation)]
         try:
-            await self._commit.commit(*ops)
+            settled = (await self._commit.commit(*ops))[0]
+            await self._tell_settled(settled.settled, broken)
         except LoopError:
             log.exception("a failed turn could not be marked")
         detail = getattr(error, "detail", "")
         self._emit(
             ErrorEvent(
                 frame.conversation, frame.id, kind, text, bool(getattr(error, "retryable", False)),
-                detail if isinstance(detail, str) else "", failed.tried,
+                detail if isinstance(detail, str) else "", failed.tried, type(error).__name__,
             )
         )  # fmt: skip
         exhausted = isinstance(error, TurnLimitError)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from skald_core.loop.profile import Limits
-from skald_core.loop.projection import current_media, visible
+from skald_core.loop.projection import current_media, media_kinds, visible
 from skald_core.loop.records import Message
 from skald_core.loop.types import Attachment, MediaPart, ModelInfo
 
@@ -18,8 +18,6 @@ log = logging.getLogger(__name__)
 _MIB = 2**20
 _MOST = {"image": 10 * _MIB, "video": 32 * _MIB, "application": 32 * _MIB}
 """Bytes of one file, by the first part of its type."""
-
-_SEES = frozenset({"vision", "video", "documents"})
 
 
 class MediaSource(Protocol):
@@ -43,7 +41,7 @@ class TurnMedia:
     ) -> dict[str, MediaPart]:
         """What ``info``'s model is shown of the current turn's files, the first ones first."""
         source = self._source
-        if source is None or not _SEES & info.capabilities:
+        if source is None or not media_kinds(info):
             return {}
         shown: dict[str, MediaPart] = {}
         size = 0

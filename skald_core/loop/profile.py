@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from skald_core.loop.errors import ConfigError
+from skald_core.loop.events import SkillView
 from skald_core.loop.projection import ProjectionOptions
 from skald_core.loop.tools import ToolRegistry
 from skald_core.loop.types import ConversationId, FrameId, ModelInfo, SystemBlock
@@ -91,7 +92,8 @@ class Profile(msgspec.Struct, frozen=True):
     """An agent as the loop runs it.
 
     ``pin`` names a model for the selector; a sub-agent never inherits its parent's. ``scope`` is what tools find in
-    their context by type. ``limits=None`` means the Agent's own.
+    their context by type. ``limits=None`` means the Agent's own. ``cwd`` is where the agent's tools are at home and
+    ``skills`` what it can do beyond them: the loop uses neither, it tells of both.
     """
 
     agent: str = ""
@@ -104,6 +106,8 @@ class Profile(msgspec.Struct, frozen=True):
     temperature: float | None = None
     effort: str | None = None
     extra: dict[str, Any] = {}
+    cwd: str = ""
+    skills: tuple[SkillView, ...] = ()
 
     def registry(self, info: ModelInfo) -> ToolRegistry:
         return self.tools if isinstance(self.tools, ToolRegistry) else self.tools(info)

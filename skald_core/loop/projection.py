@@ -2,7 +2,8 @@
 
 Rules: every call is followed by its result and no result stands alone, whatever the history looks like; arguments are
 replayed byte for byte as the model wrote them; neighbouring user messages become one; media only in the current turn and
-only for models that can look at it.
+only for models that can look at it; tools that were activated on the way stand where the model's API wants them, and nothing
+before them changes for it.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
+from skald_core.loop.loading import anchor_of, brought_by
 from skald_core.loop.records import Call, Checkpoint, Message
 from skald_core.loop.text import cut
 from skald_core.loop.types import (
@@ -27,10 +29,14 @@ from skald_core.loop.types import (
     ReasoningPart,
     ResultPart,
     TextPart,
+    ToolLoading,
+    ToolSpec,
     WireMessage,
 )
 
-__all__ = ("INTERRUPTED", "Projection", "ProjectionOptions", "current_media", "project", "visible")
+__all__ = (
+    "INTERRUPTED", "Projection", "ProjectionOptions", "current_media", "loading_of", "media_kinds", "project", "visible",
+)  # fmt: skip
 
 INTERRUPTED = "This call was interrupted before it had a result. It may or may not have taken effect."
 WAITING = "This call is still waiting for a person's decision. It has not run."
@@ -49,7 +55,10 @@ class ProjectionOptions(msgspec.Struct, frozen=True):
     ``result_chars`` cuts each result (head and tail stay); ``old_result_chars`` does so for turns before the last user
     message. ``window`` keeps only the newest messages. ``id_pattern`` and ``id_length`` are what the provider accepts
     as call ids: others are replaced, each always by the same one. ``digest`` may give a shorter text in place of a result
-    that is too long; None, or a failure, leaves it to be cut.
+    that is too long; None, or a failure, leaves it to be cut. ``rejected``, ``cancelled`` and ``interrupted`` are what the
+    model reads of a call that ended so without a text of its own. A summary stands between ``summary_prefix`` and
+    ``summary_suffix``. ``tool_loading`` overrides what the model's info says; ``activation_tool`` names the tool whose
+    result lists what a round activated, where that is not simply the first one that did.
     """
 
     result_chars: int = 40_000
@@ -59,6 +68,13 @@ class ProjectionOptions(msgspec.Struct, frozen=True):
     id_length: int = 64
     attachments: bool = True
     digest: Callable[[Call], str | None] | None = None
+    rejected: str = REJECTED
+    cancelled: str = CANCELLED
+    interrupted: str = INTERRUPTED
+    summary_prefix: str = SUMMARY_HEAD
+    summary_suffix: str = ""
+    tool_loading: ToolLoading | None = None
+    activation_tool: str = ""
 
 
 log = logging.getLogger(__name__)
@@ -71,6 +87,19 @@ Media = Mapping[str, MediaPart]
 """Loaded media of the current turn by attachment path."""
 
 _KIND = {"image": "vision", "video": "video", "application/pdf": "documents"}
+_KINDS = {"image": "vision", "video": "video", "document": "documents"}
+
+_NO_TOOLS: Mapping[str, ToolSpec] = {}
+
+
+def media_kinds(info: ModelInfo) -> tuple[str, ...]:
+    """What a model can look at, always in this order: image, video, document."""
+    return tuple(kind for kind, ability in _KINDS.items() if ability in info.capabilities)
+
+
+def loading_of(options: ProjectionOptions, info: ModelInfo) -> ToolLoading:
+    """How this model is given tools that were activated."""
+    return options.tool_loading or info.tool_loading
 
 
 def visible(part: MediaPart, info: ModelInfo) -> bool:
@@ -101,19 +130,19 @@ def _turn_start(messages: Sequence[Message]) -> int:
 # --- one message -------------------------------------------------------------------------------------------------
 
 
-def result_text(call: Call) -> tuple[str, bool]:
+def result_text(call: Call, options: ProjectionOptions) -> tuple[str, bool]:
     """What the model reads as a call's result, and whether it is an error."""
     if call.state == "done":
         return call.result or "", False
     if call.state == "failed":
         if call.result_kind == "interrupted":
-            return call.result or INTERRUPTED, True
+            return call.result or options.interrupted, True
         return f"Error: {call.result or 'the call failed'}", True
     if call.state == "rejected":
-        return call.result or REJECTED, True
+        return call.result or options.rejected, True
     if call.state == "cancelled":
-        return call.result or CANCELLED, True
-    return (WAITING if call.state == "awaiting" else INTERRUPTED), True
+        return call.result or options.cancelled, True
+    return (WAITING if call.state == "awaiting" else options.interrupted), True
 
 
 @functools.cache
@@ -145,8 +174,9 @@ def _arguments(call: Call) -> str:
 
 
 def _assistant(
-    message: Message, options: ProjectionOptions, limit: int, provider: str, seen: set[str]
+    message: Message, options: ProjectionOptions, limit: int, provider: str, seen: set[str], named: tuple[str, ...]
 ) -> list[WireMessage]:
+    """``named`` are the tools that the results of this message refer to."""
     parts: list[Part] = []
     same = not message.provider or message.provider == provider
     if message.reasoning and same:
@@ -157,12 +187,15 @@ def _assistant(
     for call in message.calls:
         wire_id = _wire_id(call, options, seen)
         parts.append(CallPart(wire_id, call.name, _arguments(call)))
-        text, is_error = result_text(call)
+        text, is_error = result_text(call, options)
         if len(text) > limit:
             text = _shorter(call, text, limit, options)
         results.append(ResultPart(wire_id, text, is_error))
     if not message.content and not message.calls:
         return []
+    if named:
+        at = anchor_of(message.calls, options.activation_tool)
+        results[at] = msgspec.structs.replace(results[at], tools=named)
     wire = [WireMessage("assistant", tuple(parts), message.replay if same else None)]
     if results:
         wire.append(WireMessage("tool", tuple(results)))
@@ -223,13 +256,27 @@ def project(
     provider: str = "",
     media: Media | None = None,
     tail: str = "",
+    deferred: Mapping[str, ToolSpec] = _NO_TOOLS,
 ) -> tuple[WireMessage, ...]:
     """The messages of a model request for a branch, oldest first.
 
     ``provider`` is the id of the provider that will get them: reasoning and replay state of another one stay out.
-    ``tail`` joins the last user message. The first message is always a user message; the list is empty only when the
-    history is.
+    ``tail`` joins the last user message. ``deferred`` are the tools that wait to be activated (``ToolRegistry.deferred``);
+    a model that gets tools inline has no use for it, the request's ``tools`` are all it needs. The first message is always
+    a user message; the list is empty only when the history is.
     """
+    return _built(messages, checkpoint, options, info, provider, media or {}, deferred).finish(tail)
+
+
+def _built(
+    messages: Sequence[Message],
+    checkpoint: Checkpoint | None,
+    options: ProjectionOptions,
+    info: ModelInfo,
+    provider: str,
+    media: Media,
+    deferred: Mapping[str, ToolSpec],
+) -> _Builder:
     shown = [m for m in messages if m.status != "failed"]
     if options.window is not None and len(shown) > options.window:
         shown = shown[-options.window :] if options.window else []
@@ -237,28 +284,43 @@ def project(
             shown = shown[1:]
     turn = _turn_start(shown)
     old_limit = options.result_chars if options.old_result_chars is None else options.old_result_chars
-    builder = _Builder(options, info, provider)
-    if checkpoint is not None:
-        builder.user([TextPart(SUMMARY_HEAD + checkpoint.summary)])
+    builder = _Builder(options, info, provider, deferred, checkpoint)
     for index, message in enumerate(shown):
         current = index >= turn
-        builder.add(message, options.result_chars if current else old_limit, (media or {}) if current else {})
-    return builder.finish(tail)
+        builder.add(message, options.result_chars if current else old_limit, media if current else {})
+    return builder
 
 
 class _Builder:
-    """Collects wire messages; the open user message is kept apart until an assistant message closes it."""
+    """Collects wire messages; the open user message is kept apart until an assistant message closes it.
 
-    __slots__ = ("_info", "_open", "_options", "_provider", "_seen", "last_user", "wire")
+    ``active`` are the tools activated so far, in that order.
+    """
 
-    def __init__(self, options: ProjectionOptions, info: ModelInfo, provider: str) -> None:
+    __slots__ = (
+        "_deferred", "_info", "_loading", "_open", "_options", "_provider", "_seen", "active", "last_user", "wire",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        options: ProjectionOptions,
+        info: ModelInfo,
+        provider: str,
+        deferred: Mapping[str, ToolSpec],
+        checkpoint: Checkpoint | None,
+    ) -> None:
         self._options = options
         self._info = info
         self._provider = provider
+        self._deferred = deferred
+        self._loading = loading_of(options, info)
         self._open: list[Part] = []
         self._seen: set[str] = set()
+        self.active: dict[str, None] = {}
         self.wire: list[WireMessage] = []
         self.last_user: int | None = None
+        if checkpoint is not None:
+            self._open.append(TextPart(options.summary_prefix + checkpoint.summary + options.summary_suffix))
 
     def user(self, parts: list[Part]) -> None:
         self._open += parts
@@ -268,9 +330,13 @@ class _Builder:
             if message.role != "system":
                 self.user(_user_parts(message, self._options, self._info, media))
             return
-        made = _assistant(message, self._options, limit, self._provider, self._seen)
+        brought = self._brought(message)
+        named = brought if self._loading == "reference" else ()
+        made = _assistant(message, self._options, limit, self._provider, self._seen, named)
         if not made:
             return
+        if brought and self._loading == "system":
+            made.append(WireMessage("system", (), tools=tuple(self._deferred[name] for name in brought)))
         self._close()
         if not self.wire:
             # A history that begins with an answer (a delivered task, a cut window): APIs want a user message first.
@@ -283,6 +349,16 @@ class _Builder:
         shown = [part for call in message.calls for part in _media_parts(call.media, self._info, media)]
         if shown:
             self.user([TextPart("Files from the results above:"), *shown])
+
+    def _brought(self, message: Message) -> tuple[str, ...]:
+        """What the calls of a message activate that was not active before; inline there is nothing to tell of it."""
+        names = [name for call in message.calls if call.extras for name in brought_by(call) if name not in self.active]
+        if not names:
+            return ()
+        self.active.update(dict.fromkeys(names))
+        if self._loading == "inline":
+            return ()
+        return tuple(name for name in dict.fromkeys(names) if name in self._deferred)
 
     def _push_user(self, parts: tuple[Part, ...]) -> None:
         self.last_user = len(self.wire)
@@ -316,8 +392,11 @@ class Projection:
         self._options = options
         self._key: object = None
         self._builder: _Builder | None = None
+        self._deferred: Mapping[str, ToolSpec] = _NO_TOOLS
         self._done = 0
         self._turn = 0
+        self.active: Collection[str] = ()
+        """The tools that what was shown last has activated, in that order."""
 
     def request(
         self,
@@ -328,25 +407,27 @@ class Projection:
         provider: str,
         media: Media,
         tail: str = "",
+        deferred: Mapping[str, ToolSpec] = _NO_TOOLS,
     ) -> tuple[WireMessage, ...]:
         """As :func:`project`. ``messages`` must be the list of the last call with more at its end, or another list."""
         if self._options.window is not None:
-            return project(
-                messages,
-                checkpoint=checkpoint,
-                options=self._options,
-                info=info,
-                provider=provider,
-                media=media,
-                tail=tail,
-            )
+            whole = _built(messages, checkpoint, self._options, info, provider, media, deferred)
+            self.active = whole.active
+            return whole.finish(tail)
+        if loading_of(self._options, info) == "inline":
+            deferred = _NO_TOOLS
         key = (id(messages), checkpoint.id if checkpoint else 0, info, provider, tuple(media))
         builder = self._builder
-        if builder is None or key != self._key or len(messages) < self._done or self._user_added(messages):
-            builder = self._builder = _Builder(self._options, info, provider)
+        if (
+            builder is None
+            or key != self._key
+            or len(messages) < self._done
+            or deferred != self._deferred
+            or self._user_added(messages)
+        ):
+            builder = self._builder = _Builder(self._options, info, provider, deferred, checkpoint)
             self._key, self._done, self._turn = key, 0, _turn_start(messages)
-            if checkpoint is not None:
-                builder.user([TextPart(SUMMARY_HEAD + checkpoint.summary)])
+            self._deferred = deferred
         old_limit = self._options.result_chars
         if self._options.old_result_chars is not None:
             old_limit = self._options.old_result_chars
@@ -357,6 +438,7 @@ class Projection:
             current = index >= self._turn
             builder.add(message, self._options.result_chars if current else old_limit, media if current else {})
         self._done = len(messages)
+        self.active = builder.active
         return builder.finish(tail)
 
     def _user_added(self, messages: Sequence[Message]) -> bool:

@@ -12,7 +12,16 @@ from typing import Any, Literal
 import msgspec
 
 from skald_core.loop.errors import AbortError, ConfigError, HookError, LoopError
-from skald_core.loop.events import ErrorEvent, Event, QueueChangedEvent, ResultEvent
+from skald_core.loop.events import (
+    ErrorEvent,
+    Event,
+    QueueChangedEvent,
+    ResultEvent,
+    SkillsLoadedEvent,
+    SkillView,
+    SystemEvent,
+)
+from skald_core.loop.gate import mode_of
 from skald_core.loop.hooks import Block, Prompt
 from skald_core.loop.kernel import FrameRun
 from skald_core.loop.ops import (
@@ -120,6 +129,7 @@ class Runner:
         self._recovered = False
         self._broken: set[ConversationId] = set()
         self._seen: set[ConversationId] = set()
+        self._skills: dict[ConversationId, tuple[SkillView, ...]] = {}  # those told of last
         self.closed = False
 
     def recovered(self, failed: Iterable[ConversationId]) -> None:
@@ -256,11 +266,14 @@ class Runner:
     # -- the queue ---------------------------------------------------------------------------------------------------
 
     async def queue_changed(self, conversation: ConversationId, frame: FrameId | None = None) -> None:
+        self._hub.emit(await self._queue_event(conversation, frame))
+
+    async def _queue_event(self, conversation: ConversationId, frame: FrameId | None = None) -> QueueChangedEvent:
         items = await self._services.store.queued(conversation)
         if frame is None:
             root = await self._services.store.root(conversation)
             frame = root.id if root else FrameId(0)
-        self._hub.emit(QueueChangedEvent(conversation, frame, items))
+        return QueueChangedEvent(conversation, frame, items)
 
     async def enqueue(self, op: Enqueue) -> Sent:
         (stored,) = await asyncio.shield(asyncio.ensure_future(self._services.store.apply([op])))
@@ -358,6 +371,7 @@ class Runner:
         run: FrameRun | None = None
         timer: asyncio.TimerHandle | None = None
         committer = Committer(self._services.store, turn.token)
+        early: list[Event] = []  # told once the turn has begun, so that nothing comes before its first event
         try:
             committer.checkpoint()
             broken: Exception | None = None
@@ -371,7 +385,7 @@ class Runner:
             if limits.seconds is not None:
                 reason = "the turn's time limit was reached"
                 timer = asyncio.get_running_loop().call_later(limits.seconds, self.abort, conversation, reason)
-            entered = await self._enter(conversation, active, opening, profile, turn, committer, opened)
+            entered = await self._enter(conversation, active, opening, profile, turn, committer, opened, early)
             if entered is None:
                 await self._end_steering(conversation, turn)
                 return None
@@ -381,13 +395,16 @@ class Runner:
                 self._services, turn, loaded, profile, token=turn.token, emit=self._hub.emit,
                 resumed=isinstance(opening, Resumed),
             )  # fmt: skip
-            outcome = await run.run(*events, broken=broken)
+            outcome = await run.run(*self._skills_event(conversation, profile), *early, *events, broken=broken)
         except asyncio.CancelledError:
             if not turn.token.cancelled:
                 raise
             outcome = Outcome("aborted", "", "error", reason=turn.token.reason)
+            if run is None:
+                self._tell_not_begun(turn, active.frame, profile, early)
         except Exception as error:  # noqa: BLE001 -- a turn's end must be told whatever happened
             refuse(opened, error)
+            self._tell_not_begun(turn, active.frame, profile, early)
             outcome = self._not_entered(conversation, active.frame, error)
         finally:
             if timer is not None:
@@ -407,12 +424,35 @@ class Runner:
             outcome.reason,
         )  # fmt: skip
 
+    def _skills_event(self, conversation: ConversationId, profile: Profile) -> Iterable[Event]:
+        """The event that tells of the agent's skills, once here and again when they are others."""
+        if profile.skills == self._skills.get(conversation, ()):
+            return
+        if len(self._skills) >= _REMEMBERED:
+            self._skills.clear()  # telling again harms nobody
+        self._skills[conversation] = profile.skills
+        active = self._active.get(conversation)
+        yield SkillsLoadedEvent(conversation, active.frame if active is not None else FrameId(0), profile.skills)
+
+    def _tell_not_begun(self, turn: TurnState, frame: FrameId, profile: Profile | None, early: Iterable[Event]) -> None:
+        """The first event of a turn that ended before anything of it could begin, and what happened until then."""
+        profile = profile or Profile()
+        self._hub.emit(
+            SystemEvent(
+                turn.conversation, frame, turn.run_id, profile.agent,
+                permission_mode=mode_of(self._services.gate), cwd=profile.cwd,
+            )
+        )  # fmt: skip
+        for event in early:
+            self._hub.emit(event)
+
     def _not_entered(self, conversation: ConversationId, frame: FrameId, error: Exception) -> Outcome:
         if not isinstance(error, LoopError):
             log.error("conversation %s: a turn could not begin", conversation, exc_info=error)
         kind = error.kind if isinstance(error, LoopError) else "internal"
         text = str(error) if isinstance(error, LoopError) else f"the turn could not begin ({type(error).__name__})"
-        self._hub.emit(ErrorEvent(conversation, frame, kind, text, bool(getattr(error, "retryable", False))))
+        retryable = bool(getattr(error, "retryable", False))
+        self._hub.emit(ErrorEvent(conversation, frame, kind, text, retryable, name=type(error).__name__))
         return Outcome("error", "", "error", reason=text)
 
     async def _enter(
@@ -424,13 +464,17 @@ class Runner:
         turn: TurnState,
         committer: Committer,
         opened: asyncio.Future[Sent | None],
+        early: list[Event],
     ) -> tuple[LoadedFrame, tuple[Event, ...]] | None:
-        """Store what opens the turn and load its history. None when the message was stored before."""
+        """Store what opens the turn and load its history. None when the message was stored before.
+
+        What there is to tell meanwhile goes to ``early``.
+        """
         at = self._services.clock()
         ops: list[Op] = [OpenFrame(conversation, agent=profile.agent, at=at)]
         open_run = OpenRun(turn.run_id, conversation, None, at)
         if not isinstance(opening, Resumed):
-            context = await self._prompt_context(conversation, active, opening, profile, committer)
+            context = await self._prompt_context(conversation, active, opening, profile, committer, early)
             ops.append(_message_op(opening, context, at))
         else:
             ops += opening.ops
@@ -455,11 +499,12 @@ class Runner:
             return loaded, ()
         queued = opening.item.id if isinstance(opening, FromQueue) else None
         if queued is not None:
-            await self.queue_changed(conversation, active.frame)
+            early.append(await self._queue_event(conversation, active.frame))
         message = next((m for m in reversed(loaded.messages) if m.id == message_id), None)
         assert message is not None
         if message.role == "assistant":
-            return loaded, tuple(delivered_events(loaded.frame, message))
+            limits = profile.limits or self._services.limits
+            return loaded, tuple(delivered_events(loaded.frame, message, limits.event_chars))
         subtype = "synthetic" if message.synthetic else "prompt"
         return loaded, (user_event(loaded.frame, message, subtype, queued, said.siblings),)
 
@@ -470,6 +515,7 @@ class Runner:
         opening: Prompted | FromQueue,
         profile: Profile,
         committer: Committer,
+        early: list[Event],
     ) -> str:
         """Text the prompt hooks add. Raises HookError when they refuse the message."""
         limits = profile.limits or self._services.limits
@@ -477,11 +523,11 @@ class Runner:
         if source.synthetic if isinstance(source, Prompted) else source.kind in ("synthetic", "task"):
             return ""
         prompt = Prompt(conversation, source.content, "run", source.attachments, source.metadata)
-        verdict = await ask_prompt_hook(self._services, prompt, limits, active.frame, self._hub.emit)
+        verdict = await ask_prompt_hook(self._services, prompt, limits, active.frame, early.append)
         if isinstance(verdict, Block):
             if isinstance(opening, FromQueue):
                 await committer.commit(DeleteQueued(opening.item.id))
-                await self.queue_changed(conversation)
+                early.append(await self._queue_event(conversation))
                 active.refused = True  # those behind it are not to blame
             raise HookError(verdict.reason)
         return verdict.text if verdict is not None else ""

@@ -20,15 +20,23 @@ import msgspec
 
 from skald_core.loop.cancel import CancelToken
 from skald_core.loop.errors import ToolError, ToolSuspended
-from skald_core.loop.events import HookErrorEvent, ToolCallEndEvent, ToolCallStartEvent, ToolProgressEvent
+from skald_core.loop.events import (
+    HookErrorEvent,
+    SkillCompletedEvent,
+    SkillInvokedEvent,
+    ToolCallEndEvent,
+    ToolCallStartEvent,
+    ToolProgressEvent,
+)
 from skald_core.loop.judging import Judge, path_of
+from skald_core.loop.loading import ACTIVATES
 from skald_core.loop.ops import CloseFrame, Op, ResolveCall, SetCallState
 from skald_core.loop.profile import Limits
 from skald_core.loop.projection import CANCELLED
 from skald_core.loop.records import Call, Frame
 from skald_core.loop.services import Committer, Emit, RunningCall, Services, TurnState
 from skald_core.loop.text import cut
-from skald_core.loop.tools import ToolOutput, ToolRegistry
+from skald_core.loop.tools import SkillUse, Tool, ToolOutput, ToolRegistry
 from skald_core.loop.types import CallId, FrameId, MessageId
 from skald_core.loop.work import Kind, Work, batches
 
@@ -70,6 +78,7 @@ class Scheduler:
         )
         self.closing: dict[CallId, FrameId] = {}
         self._started: set[CallId] = set()  # told of and not ended
+        self._skills: dict[CallId, SkillUse] = {}  # of this round's calls
 
     def approve(self, call: CallId) -> None:
         """Let a call run without judging it again: it was judged before a crash interrupted it."""
@@ -81,8 +90,12 @@ class Scheduler:
         Raises CancelledError when stopped; what was open then is for the caller to settle, started or not.
         """
         works = [Work(call) for call in calls if not call.terminal]
+        self._skills.clear()
         for work in works:
             self._judge.resolve(work, registry, self._progress)
+            skill = _skill_of(work.tool, work.raw) if work.tool is not None else None
+            if skill is not None:
+                self._skills[work.call.id] = skill
         try:
             await self._judge.judge(works)
             for batch in batches(works):
@@ -185,6 +198,7 @@ class Scheduler:
             self._turn.running[work.call.id] = RunningCall(
                 work.call.id, work.call.tool_use_id, work.call.name, summary, self._services.clock()
             )
+        self._invoked(work.call)
         self._emit(
             ToolCallStartEvent(
                 self._frame.conversation, self._frame.id, work.call.message, work.call.id, work.call.tool_use_id,
@@ -250,7 +264,7 @@ class Scheduler:
             output = work.output
             assert output is not None
             assert work.state is not None
-            extras = {"display": output.display} if output.display is not None else {}
+            extras = _extras(output)
             ops.append(
                 ResolveCall(work.call.id, work.state, output.text, work.kind, output.media, extras, work.duration, at)
             )
@@ -271,7 +285,8 @@ class Scheduler:
             assert work.state is not None
             work.call = msgspec.structs.replace(
                 work.call, state=work.state, effective=work.effective or work.call.effective, result=output.text,
-                result_kind=work.kind, media=output.media, finished_at=at, duration_ms=work.duration,
+                result_kind=work.kind, media=output.media, extras=work.call.extras | _extras(output), finished_at=at,
+                duration_ms=work.duration,
             )  # fmt: skip
             self._end(work, work.state, output.text, work.kind)
 
@@ -292,10 +307,12 @@ class Scheduler:
                 output.media if output else (), output.display if output else None, work.duration,
             )
         )  # fmt: skip
+        self._completed(work.call, state not in ("done", "awaiting"))
 
     def settled(self, message: MessageId, call: Call, result: str = CANCELLED) -> None:
         """Tell of a call the caller settled in the store: its end, and its start when that never came."""
         if call.id not in self._started:
+            self._invoked(call)
             self._emit(
                 ToolCallStartEvent(
                     self._frame.conversation, self._frame.id, message, call.id, call.tool_use_id, call.name, {},
@@ -310,6 +327,26 @@ class Scheduler:
                 call.state, True, result, call.result_kind or "cancelled",
             )
         )  # fmt: skip
+        self._completed(call, True)
+
+    def _invoked(self, call: Call) -> None:
+        skill = self._skills.get(call.id)
+        if skill is not None:
+            self._emit(
+                SkillInvokedEvent(
+                    self._frame.conversation, self._frame.id, call.id, call.tool_use_id, skill.name, skill.args,
+                    skill.model_override, skill.allowed_tools,
+                )
+            )  # fmt: skip
+
+    def _completed(self, call: Call, is_error: bool) -> None:
+        skill = self._skills.get(call.id)
+        if skill is not None:
+            self._emit(
+                SkillCompletedEvent(
+                    self._frame.conversation, self._frame.id, call.id, call.tool_use_id, skill.name, is_error
+                )
+            )  # fmt: skip
 
     def _progress(self, work: Work, data: dict[str, Any]) -> None:
         if threading.get_ident() != self._thread:
@@ -318,3 +355,21 @@ class Scheduler:
             self._emit(
                 ToolProgressEvent(self._frame.conversation, self._frame.id, work.call.id, work.call.tool_use_id, data)
             )
+
+
+def _skill_of(tool: Tool, raw: dict[str, Any]) -> SkillUse | None:
+    try:
+        return tool.skill(raw)
+    except Exception:
+        log.exception("tool %r failed to say which skill a call uses", tool.name)
+        return None
+
+
+def _extras(output: ToolOutput) -> dict[str, Any]:
+    """What is kept with a call beside its result."""
+    extras: dict[str, Any] = {}
+    if output.display is not None:
+        extras["display"] = output.display
+    if output.activates and not output.is_error:
+        extras[ACTIVATES] = list(output.activates)
+    return extras

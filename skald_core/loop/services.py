@@ -55,7 +55,7 @@ class Services:
         compaction: Compaction,
         media: MediaSource | None,
         clock: Callable[[], int],
-        partials: bool = True,
+        partials: bool = False,
     ) -> None:
         self.store = store
         self.selector = selector

@@ -16,6 +16,7 @@ from skald_core.loop.events import (
     HookErrorEvent,
     ToolCallEndEvent,
     ToolCallStartEvent,
+    ToolResultView,
     UserEvent,
 )
 from skald_core.loop.hook_chain import Report
@@ -23,9 +24,12 @@ from skald_core.loop.hooks import AddContext, Block, Prompt
 from skald_core.loop.profile import Limits
 from skald_core.loop.records import Frame, Message
 from skald_core.loop.services import Emit, Services
+from skald_core.loop.text import cut
 from skald_core.loop.types import ConversationId, FrameId, MessageId
 
-__all__ = ("ask_prompt_hook", "delivered_events", "error_kind", "plain_words", "refuse", "reporter", "user_event")
+__all__ = (
+    "ask_prompt_hook", "delivered_events", "error_kind", "plain_words", "refuse", "reporter", "results_event", "user_event",
+)  # fmt: skip
 
 
 def user_event(
@@ -37,7 +41,21 @@ def user_event(
     )  # fmt: skip
 
 
-def delivered_events(frame: Frame, message: Message) -> Iterator[Event]:
+def results_event(frame: Frame, message: Message, limit: int) -> UserEvent:
+    """What tells of a round's results, once all of ``message``'s calls have ended; each at most ``limit`` characters."""
+    results: list[ToolResultView] = []
+    for call in message.calls:
+        whole = call.result or ""
+        shown = cut(whole, limit)
+        results.append(
+            ToolResultView(
+                call.id, call.tool_use_id, call.name, shown, call.state != "done", len(shown) != len(whole), call.media
+            )
+        )
+    return UserEvent(frame.conversation, frame.id, message.id, "", "tool_result", message.parent, results=tuple(results))
+
+
+def delivered_events(frame: Frame, message: Message, limit: int) -> Iterator[Event]:
     """What tells of a finished task's message: an assistant message whose one call has its result already."""
     views = tuple(CallView(c.id, c.tool_use_id, c.name, c.arguments) for c in message.calls)
     yield AssistantEvent(
@@ -53,6 +71,7 @@ def delivered_events(frame: Frame, message: Message) -> Iterator[Event]:
             frame.conversation, frame.id, message.id, call.id, call.tool_use_id, call.name, "done", False,
             call.result or "", "json",
         )  # fmt: skip
+    yield results_event(frame, message, limit)
 
 
 async def ask_prompt_hook(

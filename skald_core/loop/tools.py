@@ -15,7 +15,7 @@ import msgspec
 from skald_core.loop.errors import ConfigError
 from skald_core.loop.types import Attachment, CallId, ConversationId, FrameId, ToolSpec
 
-__all__ = ("FileChange", "InvalidArguments", "Tool", "ToolContext", "ToolOutput", "ToolRegistry", "tool")
+__all__ = ("FileChange", "InvalidArguments", "SkillUse", "Tool", "ToolContext", "ToolOutput", "ToolRegistry", "tool")
 
 T = TypeVar("T")
 _NO_CALL = CallId(0)
@@ -31,7 +31,8 @@ class ToolOutput(msgspec.Struct, frozen=True):
     """What a tool returns. A plain ``str`` is short for ``ToolOutput(text)``.
 
     ``media`` lists files the next model request may show to a model that can look at them; ``display`` is JSON for the
-    interface only and never reaches a model.
+    interface only and never reaches a model. ``activates`` names deferred tools that models are offered from here on: it is
+    kept with the call, so it holds on this branch of the conversation and after a restart. An error activates nothing.
     """
 
     text: str
@@ -39,6 +40,16 @@ class ToolOutput(msgspec.Struct, frozen=True):
     json: bool = False
     media: tuple[Attachment, ...] = ()
     display: dict[str, Any] | None = None
+    activates: tuple[str, ...] = ()
+
+
+class SkillUse(msgspec.Struct, frozen=True):
+    """The skill a call uses, and what that skill asks for (:meth:`Tool.skill`)."""
+
+    name: str
+    args: str = ""
+    model_override: str = ""
+    allowed_tools: tuple[str, ...] = ()
 
 
 class FileChange(msgspec.Struct, frozen=True):
@@ -111,6 +122,9 @@ class Tool:
         After a crash in the middle: ``rerun`` it, or record it as ``interrupt``-ed.
     root_only
         Offered to the conversation's own agent only, never to a sub-agent.
+    deferred
+        Offered only once a result activates it (:attr:`ToolOutput.activates`), so that a large set costs no context. This
+        is about what models read, not about permission: one that is called all the same is judged and run.
     title
         A friendly name for people (an i18n key or plain text); icon: a semantic key such as ``read`` or ``edit``.
     """
@@ -122,6 +136,7 @@ class Tool:
     parallel_safe: bool = False
     restart_hint: RestartHint = "interrupt"
     root_only: bool = False
+    deferred: bool = False
     title: str = ""
     icon: str = "tool"
 
@@ -138,6 +153,13 @@ class Tool:
 
     def target_path(self, arguments: Any) -> str | None:
         """The one file this call is about, as the agent names it, or None."""
+        return None
+
+    def skill(self, raw: dict[str, Any]) -> SkillUse | None:
+        """The skill a call with these arguments uses: ``skill_invoked`` and ``skill_completed`` events then enclose it.
+
+        ``raw`` is the model's own object, not checked yet; empty when it was none. None for a call like any other.
+        """
         return None
 
     async def preview(self, arguments: Any, ctx: ToolContext) -> tuple[FileChange, ...]:
@@ -261,6 +283,7 @@ def tool(
     parallel_safe: bool = False,
     restart_hint: RestartHint = "interrupt",
     root_only: bool = False,
+    deferred: bool = False,
     title: str = "",
     icon: str = "tool",
     summarize: Callable[[Any], str] | None = None,
@@ -277,7 +300,11 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 
 class ToolRegistry:
-    """An ordered set of tools with unique names."""
+    """An ordered set of tools with unique names.
+
+    ``deferred`` tools are kept apart from what is always offered (:mod:`skald_core.loop.loading`). Where nothing else is
+    there that could activate them, none is deferred.
+    """
 
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
         self._tools: dict[str, Tool] = {}
@@ -305,7 +332,13 @@ class ToolRegistry:
         return ToolRegistry(t for t in self._tools.values() if keep(t))
 
     def specs(self) -> tuple[ToolSpec, ...]:
+        """All tools, in the order of registration."""
         return tuple(t.spec() for t in self._tools.values())
+
+    def deferred(self) -> dict[str, ToolSpec]:
+        """The tools that wait to be activated, in the order of registration."""
+        found = [t for t in self._tools.values() if t.deferred]
+        return {t.name: t.spec() for t in found} if len(found) < len(self._tools) else {}
 
     def __iter__(self) -> Iterator[Tool]:
         return iter(self._tools.values())

@@ -26,6 +26,7 @@ __all__ = (
     "SystemBlock",
     "TERMINAL_STATES",
     "TextPart",
+    "ToolLoading",
     "ToolSpec",
     "Usage",
     "WireMessage",
@@ -45,7 +46,14 @@ TERMINAL_STATES: frozenset[str] = frozenset({"done", "failed", "cancelled", "rej
 
 ResultKind = Literal["text", "json", "error", "cancelled", "rejected", "interrupted"]
 StopReason = Literal["end_turn", "tool_use", "max_tokens", "stop_sequence", "refusal", "error"]
-WireRole = Literal["user", "assistant", "tool"]
+WireRole = Literal["user", "assistant", "tool", "system"]
+ToolLoading = Literal["inline", "reference", "system"]
+"""How a model is given a deferred tool once it is active.
+
+``inline``: among the request's tools; every model can do that. ``reference``: all deferred tools are declared so from the
+start, and the activating result names those it brings (``ResultPart.tools``). ``system``: a ``system`` message with the
+tools follows the results. With the last two nothing before the activation changes, so a prompt cache keeps its prefix.
+"""
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -108,25 +116,15 @@ class CallPart(msgspec.Struct, frozen=True, tag="call", tag_field="type"):
 
 
 class ResultPart(msgspec.Struct, frozen=True, tag="result", tag_field="type"):
+    """``tools`` are deferred tools of the request that this result brings, with ``ModelInfo.tool_loading="reference"``."""
+
     id: str
     content: str
     is_error: bool = False
+    tools: tuple[str, ...] = ()
 
 
 Part = TextPart | MediaPart | ReasoningPart | CallPart | ResultPart
-
-
-class WireMessage(msgspec.Struct, frozen=True):
-    """One message of a model request.
-
-    ``assistant`` holds text, reasoning and calls; ``tool`` holds only results and always follows the assistant message
-    whose calls it answers; ``user`` holds text and media. ``metadata`` is what the same provider returned with this
-    message earlier (replay state such as thinking signatures).
-    """
-
-    role: WireRole
-    parts: tuple[Part, ...]
-    metadata: dict[str, Any] | None = None
 
 
 class SystemBlock(msgspec.Struct, frozen=True):
@@ -137,23 +135,44 @@ class SystemBlock(msgspec.Struct, frozen=True):
 
 
 class ToolSpec(msgspec.Struct, frozen=True):
-    """A tool as models see it. ``parameters`` is a JSON Schema object."""
+    """A tool as models see it. ``parameters`` is a JSON Schema object.
+
+    With ``defer_loading`` the model does not see it until a result names it (``ResultPart.tools``).
+    """
 
     name: str
     description: str
     parameters: dict[str, Any]
+    defer_loading: bool = False
+
+
+class WireMessage(msgspec.Struct, frozen=True):
+    """One message of a model request.
+
+    ``assistant`` holds text, reasoning and calls; ``tool`` holds only results and always follows the assistant message
+    whose calls it answers; ``user`` holds text and media. ``system`` has no parts but ``tools`` and follows results; only a
+    model with ``ModelInfo.tool_loading="system"`` gets one. ``metadata`` is what the same provider returned with this
+    message earlier (replay state such as thinking signatures).
+    """
+
+    role: WireRole
+    parts: tuple[Part, ...]
+    metadata: dict[str, Any] | None = None
+    tools: tuple[ToolSpec, ...] = ()
 
 
 class ModelInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is known of one model. ``capabilities`` uses: tools, vision, documents, video, reasoning, prompt_cache.
 
-    ``weak`` marks small local models: the host keeps their prompts short.
+    ``weak`` marks small local models: the host keeps their prompts short. ``tool_loading`` is the provider's word on how
+    this model is given tools that are activated on the way.
     """
 
     context_window: int = 32768
     max_output_tokens: int | None = None
     capabilities: frozenset[str] = frozenset({"tools"})
     weak: bool = False
+    tool_loading: ToolLoading = "inline"
 
 
 class ModelRequest(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from skald_core.chat.agent_work import recorded_work
 from skald_core.chat.agents import MAIN, Agents
 from skald_core.chat.commands import Commands
 from skald_core.chat.conversations import Conversation, Conversations, LastTurn
@@ -611,6 +612,7 @@ class UserContext:
         session = self.agent.session(conversation)
         page = await session.history(before=None if before is None else MessageId(before), limit=limit)
         views = [self.views.item(item) for item in page.items]
+        await self._add_work(views)
         if before is None and views and not session.running:
             last = views[-1]
             if row.last_turn is not None and row.last_turn.error is not None:
@@ -619,6 +621,15 @@ class UserContext:
                 text = self.app.texts.t("turn.interrupted", self.user.locale)
                 last["error"] = {"kind": "interrupted", "message": text, "detail": "", "retryable": True}
         return views, page.before is not None
+
+    async def _add_work(self, views: list[dict[str, Any]]) -> None:
+        """What agents did for calls that delegated: as it is told while they work, else as it is stored."""
+        for call in (call for view in views for call in view["calls"] if call["name"] == DELEGATE):
+            progress = self.translator.working(call["id"]) or await recorded_work(
+                self.store, call["id"], name=self._agent_name, describe=self.views.describe
+            )
+            if progress is not None:
+                call["progress"] = progress
 
     async def subscribe(self, subscriber: Subscriber, conversation: str, epoch: str | None, after: int | None) -> None:
         """Send what the client missed, or a snapshot, then live events."""
@@ -650,9 +661,6 @@ class UserContext:
         seq = self.feed.seq(conversation)
         live = session.live()
         messages, has_more = await self.history(conversation, before=None, limit=SNAPSHOT_MESSAGES)
-        for call in (call for message in messages for call in message["calls"]):
-            if (progress := self.translator.working(call["id"])) is not None:
-                call["progress"] = progress
         pending = await self.requests.list(status="pending", conversation=conversation)
         row = await self.conversations.get(conversation)
         streaming = live is not None and live.phase in {"model", "starting"}

@@ -82,6 +82,14 @@ def skald_commands(ctx):
 
 
 @hookimpl
+def skald_agents(ctx):
+    librarian = skald.AgentSpec(
+        id="librarian", name="Librarian", description="Knows every shelf.", prompt="You are the librarian.", type="chat"
+    )
+    return [librarian]
+
+
+@hookimpl
 def skald_health(ctx):
     async def wood() -> skald.Health:
         return skald.Health(True, "The wood is sound.")
@@ -100,6 +108,7 @@ capabilities = [{capabilities}]
 tools = ["shelf_version"]
 pages = ["main", "broken"]
 commands = ["shelve"]
+agents = ["librarian"]
 """
 
 PAGE = """
@@ -180,6 +189,67 @@ def close(page: Page) -> None:
     page.locator("sk-plugin-flow").get_by_role("button", name="Close").last.click()
 
 
+def say(page: Page, text: str) -> None:
+    page.get_by_label("Message", exact=True).fill(text)
+    page.get_by_label("Message", exact=True).press("Enter")
+
+
+def talk_with_the_librarian(page: Page, client: httpx.Client, llm: ThreadedLlm) -> None:
+    """A chat with the plugin's agent, opened from the palette; the agent changed and changed back by keyboard."""
+    page.keyboard.press("Control+k")
+    page.keyboard.type("new chat with lib")
+    expect(page.get_by_role("option", name="New chat with Librarian")).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("Enter")
+    pill = page.get_by_role("button", name="Agent: Librarian")
+    expect(pill).to_be_visible()
+    llm.script({"text": "On the third shelf."})
+    say(page, "Where is the atlas?")
+    expect(page.get_by_text("On the third shelf.")).to_be_visible()
+    assert "You are the librarian." in str(llm.requests[-1]["messages"][0])
+    expect(page.get_by_title("This chat is with Librarian")).to_have_text("Librarian")
+    conversation = f"/api/conversations/{page.url.rpartition('/')[2]}"
+    for letter, name, agent in (("a", "Assistant", "assistant"), ("l", "Librarian", "librarian")):
+        page.get_by_role("button", name="Agent:").focus()
+        page.keyboard.press("ArrowDown")
+        expect(page.get_by_role("menuitemradio", checked=True)).to_be_focused()
+        page.keyboard.press(letter)
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("button", name=f"Agent: {name}")).to_be_focused()
+        assert client.get(conversation).json()["agent"] == agent
+
+
+def go_on_without_the_librarian(page: Page, llm: ThreadedLlm) -> None:
+    """Its chat says that the agent is gone, sends nothing meanwhile, and goes on with another one."""
+    expect(page.get_by_text("“librarian”, is not available any more")).to_be_visible()
+    expect(page.get_by_role("button", name="Agent:")).to_have_count(0)
+    say(page, "Are you there?")
+    expect(page.get_by_label("Message", exact=True)).to_have_value("Are you there?")
+    page.get_by_role("button", name="Go on with Assistant").click()
+    expect(page.get_by_text("is not available any more")).to_have_count(0)
+    llm.script({"text": "The assistant is."})
+    page.get_by_label("Message", exact=True).press("Enter")
+    expect(page.get_by_text("The assistant is.")).to_be_visible()
+    assert "You are the librarian." not in str(llm.requests[-1]["messages"][0])
+
+
+def choose_again(page: Page, client: httpx.Client, llm: ThreadedLlm) -> None:
+    """A new chat refused because its agent went away a moment ago: the words wait, and go out with the next choice."""
+    page.goto("/")
+    page.get_by_role("button", name="Agent: Assistant").click()
+    page.get_by_role("menuitemradio", name="Librarian").click()
+    gone = {"status": 422, "code": "unknown_agent", "detail": "This agent is not available."}
+    body = {"status": 422, "content_type": "application/problem+json", "json": gone}
+    page.route("**/api/conversations", lambda route: route.fulfill(**body), times=1)
+    llm.script({"text": "Good evening to you."})
+    with page.expect_request("**/api/agents"):
+        say(page, "Good evening")
+    expect(page.get_by_role("alert").filter(has_text="This agent is not available.")).to_be_visible()
+    page.get_by_role("button", name="Agent: Librarian").click()
+    page.get_by_role("menuitemradio", name="Assistant").click()
+    expect(page.get_by_text("Good evening to you.")).to_be_visible()
+    assert client.get(f"/api/conversations/{page.url.rpartition('/')[2]}").json()["agent"] == "assistant"
+
+
 def test_from_install_to_purge(
     signed: Page, venv: PluginVenv, client: httpx.Client, llm: ThreadedLlm, faults: list[str]
 ) -> None:
@@ -189,6 +259,8 @@ def test_from_install_to_purge(
     chat = signed.context.new_page()
     chat.goto("/")
     llm.script({"tokens": 400, "delay": 0.03})
+    expect(chat.get_by_role("button", name="Model: Automatic")).to_be_visible()
+    expect(chat.get_by_role("button", name="Agent:")).to_have_count(0)
     box = chat.get_by_role("textbox", name="Message")
     box.fill("count")
     box.press("Enter")
@@ -247,6 +319,8 @@ def test_from_install_to_purge(
     chat.keyboard.press("Enter")
     expect(chat.get_by_text("It is shelved.")).to_be_visible()
     assert any("Say that this is shelved: the lamp" in str(request) for request in llm.requests)
+    talk_with_the_librarian(chat, client, llm)
+    choose_again(chat.context.new_page(), client, llm)
     chat.goto("/profile/plugins/shelf")
     chat.get_by_label("Colour").fill("red")
     chat.get_by_role("button", name="Save").click()
@@ -272,6 +346,7 @@ def test_from_install_to_purge(
     expect(signed.get_by_text("is uninstalled.")).to_be_visible(timeout=60_000)
     close(signed)
     expect(chat.get_by_role("link", name="Shelf", exact=True)).to_have_count(0)
+    go_on_without_the_librarian(chat, llm)
     signed.goto("/plugins")
     signed.get_by_role("button", name="Delete its data: shelf").click()
     signed.get_by_label("Type shelf to confirm").wait_for(timeout=60_000)

@@ -173,9 +173,43 @@ async def test_work_is_delegated_and_its_answer_comes_back(skald_app: AppFactory
     assert [step["tool"] for step in progress[-1]["steps"]] == ["echo"]
     assert progress[-1]["steps"][0]["state"] == "done"
     assert progress[-1]["text"] == "There is one note."
+    assert made_call["progress"] == progress[-1]  # history tells the same afterwards
     kinds = [event["type"] for event in events]
     assert kinds.index("tool_start") < kinds.index("tool_progress") < kinds.index("tool_done")
     provider.assert_complete()
+
+
+async def test_history_keeps_what_agents_at_any_depth_did(skald_app: AppFactory) -> None:
+    """After a restart their calls are told in the order they were made, with the name of the agent below, the last thirty."""
+    inner = skald.AgentSpec(id="inner", name="Inner", description="d", prompt="I am inner.")
+    many = [call("echo", {"text": str(number)}) for number in range(30)]
+    provider = ScriptedProvider(
+        [
+            calls(delegate("scout")),
+            calls(call("echo", {"text": "first"}), delegate("inner")),
+            calls(*many),
+            "inner is done",
+            "scout is done",
+            "end",
+        ]
+    )
+    plugins = [scripted_plugin(provider), with_tools(echo), allowing(), agents_plugin(SCOUT, inner)]
+    app = await skald_app(*plugins)
+    await app.add_model()
+    client = await app.client()
+    conversation = await new(client)
+    await client.run_turn("go", conversation)
+    before = (await history(client, conversation))[1]["calls"][0]["progress"]
+    app = await skald_app(*plugins)
+    client = app.anonymous()
+    client.user = await client.post("/api/auth/login", {"username": "ada", "password": "correct horse battery"})
+    (made_call,) = (await history(client, conversation))[1]["calls"]
+    work = made_call["progress"]
+    assert work == before
+    assert (work["name"], work["text"], work["steps_before"]) == ("Scout", "scout is done", 2)
+    assert [(step["tool"], step["agent"], step["state"]) for step in work["steps"]] == [("echo", "Inner", "done")] * 30
+    _, payload = await (await context_of(app, client))._snapshot(conversation)
+    assert msgspec.json.decode(payload)["messages"][1]["calls"][0]["progress"] == work
 
 
 async def test_a_client_that_joins_sees_what_the_agent_did_so_far(skald_app: AppFactory) -> None:

@@ -3,6 +3,7 @@
 It answers ``POST /v1/chat/completions`` with the next step of its script; without one it streams ``tokens`` numbered words.
 Steps (JSON objects): ``{"text": "…"}``, ``{"tokens": 200, "delay": 0.05}``, ``{"calls": [{"name", "arguments"}], "text"?}``,
 ``{"status": 500, "body"?}``, ``{"html": true}``, ``{"cut_after": 3, "tokens": 9}``, ``{"hold": true}`` (waits for ``/release``),
+``{"endless": true, "delay": 0.05}`` (numbered words until :meth:`ThreadedLlm.enough`),
 ``{"text": "…", "when": "word"}`` (only for a request whose last message holds the word). ``POST /script`` sets the steps,
 ``GET /requests`` returns the bodies received. Run as a program it prints its port.
 """
@@ -12,16 +13,21 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import itertools
 import json
 import threading
 import time
+from collections.abc import Iterable
 from typing import Any, Self
 
 Step = dict[str, Any]
 
 
 class FakeLlm:
-    """The server; ``requests`` are the decoded bodies of model calls, ``first_byte`` when each first token was sent."""
+    """The server; ``requests`` are the decoded bodies of model calls, ``first_byte`` when each first token was sent.
+
+    ``counted`` is how many words the latest endless answer has sent; setting ``enough`` ends it.
+    """
 
     def __init__(self, *, tokens: int = 20, delay: float = 0.0) -> None:
         self.tokens = tokens
@@ -30,6 +36,8 @@ class FakeLlm:
         self.requests: list[dict[str, Any]] = []
         self.first_token: list[float] = []
         self.release = asyncio.Event()
+        self.enough = asyncio.Event()
+        self.counted = 0
         self._server: asyncio.Server | None = None
         self.port = 0
 
@@ -101,11 +109,15 @@ class FakeLlm:
         writer.write(
             b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\nconnection: keep-alive\r\n\r\n"
         )
+        pieces: Iterable[str]
         if "text" in step:
-            pieces = [p + " " for p in step["text"].split(" ")]
-            pieces[-1] = pieces[-1][:-1]
+            words = [p + " " for p in step["text"].split(" ")]
+            pieces = [*words[:-1], words[-1][:-1]]
         elif "calls" in step:
             pieces = []
+        elif step.get("endless"):
+            self.enough.clear()
+            pieces = (f"{n} " for n in itertools.takewhile(lambda _: not self.enough.is_set(), itertools.count(1)))
         else:
             pieces = [f"{n} " for n in range(1, int(step.get("tokens", 3)) + 1)]
         delay = float(step.get("delay", 0.0))
@@ -116,6 +128,8 @@ class FakeLlm:
             _event(writer, {"choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": None}]})
             await writer.drain()
             sent += 1
+            if step.get("endless"):
+                self.counted = sent
             if step.get("cut_after") == sent:
                 writer.transport.abort()
                 return False
@@ -202,6 +216,10 @@ class ThreadedLlm:
 
     def release(self) -> None:
         self._loop.call_soon_threadsafe(self.llm.release.set)
+
+    def enough(self) -> None:
+        """End the endless answer that is under way, as a complete one."""
+        self._loop.call_soon_threadsafe(self.llm.enough.set)
 
     def release_once(self) -> None:
         """Let go of what is held now; later steps hold again."""

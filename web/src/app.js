@@ -131,11 +131,11 @@ export class SkaldApp extends SkElement {
     card.focus();
   }
 
-  /** @private */
-  _newChat() {
+  /** @private @param {string | null} [agent]  whom it is with, when not with the main one */
+  _newChat(agent = null) {
     this._drawer = false;
     this._conversation = null;
-    this._chat?.reset();
+    this._chat?.reset(agent);
     void navigate("/");
     void this.updateComplete.then(() => this._chat?.focusComposer());
   }
@@ -331,7 +331,7 @@ export class SkaldApp extends SkElement {
             .current=${this._conversation}
             @sk-toggle-side=${this._toggleSide}
             @sk-prefetch=${(/** @type {CustomEvent} */ e) => void PAGES[parseRoute(e.detail).name]?.().catch(() => undefined)}
-            @sk-new-chat=${this._newChat}
+            @sk-new-chat=${() => this._newChat()}
             @sk-palette=${() => /** @type {any} */ (this.renderRoot.querySelector("sk-palette"))?.show()}
             @sk-help=${() => /** @type {any} */ (this.renderRoot.querySelector("sk-help"))?.show()}
           ></sk-side-bar>
@@ -383,7 +383,7 @@ export class SkaldApp extends SkElement {
           </sk-chat>
         </div>
       </div>
-      <sk-palette></sk-palette>
+      <sk-palette @sk-new-chat=${(/** @type {CustomEvent} */ e) => this._newChat(e.detail)}></sk-palette>
       <sk-help></sk-help>
       ${app.expired ? html`<sk-relogin></sk-relogin>` : nothing}`;
   }

@@ -127,6 +127,30 @@ test("a refusal is final and says why; the next message still goes", async () =>
   assert.deepEqual(outbox.entries.map((e) => [e.state, e.problem]), [["failed", "Too long."], ["acked", undefined]]);
 });
 
+test("a new conversation that names a lost agent goes out again with another one, and keeps its ids", async () => {
+  const gone = new ApiError({ status: 422, code: "unknown_agent", detail: "Choose another." });
+  const { outbox, calls } = bench({
+    post: async (path, body) => {
+      if (path !== "/api/conversations") return {};
+      return body.agent === "gone" ? Promise.reject(gone) : { id: "c9" };
+    },
+  });
+  outbox.add({ conversation: null, conversationClientId: "n1", content: "one", agent: "gone" });
+  outbox.add({ conversation: null, conversationClientId: "n1", content: "two", agent: "gone" });
+  outbox.add({ conversation: "c1", conversationClientId: "c1", content: "elsewhere" });
+  await settled();
+  assert.deepEqual(outbox.entries.map((e) => [e.state, e.problem]), [["failed", "Choose another."], ["failed", "Choose another."], ["acked", undefined]]);
+  calls.length = 0;
+  outbox.useAgent("n1", null);
+  await settled();
+  assert.deepEqual(calls, [
+    ["/api/conversations", { client_id: "n1" }],
+    ["/api/conversations/c9/messages", { client_id: "k1", content: "one" }],
+    ["/api/conversations/c9/messages", { client_id: "k2", content: "two" }],
+  ]);
+  assert.deepEqual(outbox.entries.map((e) => [e.state, e.problem]), [["acked", undefined], ["acked", undefined], ["acked", undefined]]);
+});
+
 test("an ended session keeps the message and waits for the sign-in", async () => {
   const { outbox, timers } = bench({ post: async () => Promise.reject(new ApiError({ status: 401, code: "not_signed_in" })) });
   outbox.add({ conversation: "c1", conversationClientId: "c1", content: "hi" });

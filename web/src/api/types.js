@@ -53,7 +53,7 @@
  * @property {number | null} duration_ms
  * @property {Record<string, any> | null} [display]
  * @property {number} [started_at]  set by this client when it saw the call start
- * @property {unknown} [progress]  of a running call in a snapshot, and set by this client from `tool_progress`
+ * @property {unknown} [progress]  what an agent did for this call; of a running one set by this client from `tool_progress`
  *
  * @typedef {object} Usage
  * @property {number} [input_tokens]

@@ -174,7 +174,7 @@ export class SkActivity extends SkElement {
     </div>`;
   }
 
-  /** @private what an agent did for this call, while this tab looked on @param {Call} call */
+  /** @private what an agent did, or does, for this call @param {Call} call */
   _work(call) {
     const work = workOf(call.progress);
     if (!work || !(work.steps.length || work.text)) return nothing;

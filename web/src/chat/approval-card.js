@@ -268,13 +268,13 @@ export class SkApproval extends SkElement {
             </button>`,
         )}
         <button
-          class="btn plain icon"
+          class="btn plain icon toggle"
           aria-expanded=${this._more ? "true" : "false"}
           aria-label=${t("approval.more")}
           title=${t("approval.more")}
           @click=${() => (this._more = !this._more)}
         >
-          <sk-icon name=${this._more ? "chevron-up" : "chevron-down"}></sk-icon>
+          <span class="label">${t("approval.more")}</span><sk-icon name=${this._more ? "chevron-up" : "chevron-down"}></sk-icon>
         </button>
         <span class="tail faint">
           ${this.showConversation ? html`<a href="/c/${request.conversation}">${request.conversation_title || t("chat.untitled")}</a>` : nothing}
@@ -289,6 +289,7 @@ export class SkApproval extends SkElement {
     css`
       :host {
         display: block;
+        container-type: inline-size;
       }
       article {
         border: 1px solid var(--line);
@@ -425,10 +426,24 @@ export class SkApproval extends SkElement {
           display: none;
         }
       }
+      .toggle .label {
+        display: none;
+      }
+      /* It stands in a row of its own there, where an arrow alone says little. */
+      @container (max-width: 25rem) {
+        .toggle.toggle {
+          inline-size: auto;
+          padding-inline: var(--s2);
+        }
+        .toggle .label {
+          display: inline;
+        }
+      }
       .tail {
         margin-inline-start: auto;
         display: flex;
-        gap: var(--s3);
+        flex-wrap: wrap;
+        gap: 0 var(--s3);
         font-size: var(--size-xs);
       }
       .answered {

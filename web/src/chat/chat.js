@@ -13,6 +13,7 @@ import { SkElement } from "../ui/base.js";
 import { confirmDialog } from "../ui/dialog.js";
 import { toast, toastError, undoable } from "../ui/toast.js";
 import { describeError } from "../ui/states.js";
+import { chatAgents } from "./chat-agents.js";
 import { Conversation } from "./conversation.js";
 import { chunkTurns, groupTurns, keepUnchanged } from "./turns.js";
 import { copyText } from "./turn.js";
@@ -59,6 +60,7 @@ export class SkChat extends SkElement {
     /** @private */ this._lastTop = 0;
     /** @private names a conversation that is not stored yet */ this._newId = crypto.randomUUID();
     /** @private @type {string | null} model chosen for a new conversation */ this._newModel = null;
+    /** @private @type {string | null} agent chosen for a new conversation */ this._newAgent = null;
     /** @type {Conversation} */ this.model = new Conversation(null);
     /** @private @type {ResizeObserver | null} */ this._resize = null;
     /** @private the live answer moves every frame: only its own element is told */ this._onLive = () => this._live();
@@ -66,6 +68,7 @@ export class SkChat extends SkElement {
     new Watch(this, app);
     new Watch(this, app.models);
     new Watch(this, app.commands);
+    new Watch(this, app.agents);
     new Watch(this, app.conversations, ["change"], () => this._markRead());
     this.addEventListener("sk-turn-act", (event) => void this._turnAct(/** @type {CustomEvent} */ (event)));
     /** @private */ this._watchOutbox = new Watch(this, null);
@@ -111,11 +114,12 @@ export class SkChat extends SkElement {
     this._composer?.focus();
   }
 
-  /** A new conversation, nothing stored. */
-  reset() {
+  /** A new conversation, nothing stored. @param {string | null} [agent]  whom it is with, when not with the main one */
+  reset(agent = null) {
     this.conversationId = null;
     this._newId = crypto.randomUUID();
     this._newModel = null;
+    this._newAgent = agent;
     this.requestUpdate("conversationId", undefined);
   }
 
@@ -287,6 +291,7 @@ export class SkChat extends SkElement {
       conversationClientId: this.conversationId ?? this._newId,
       content: text,
       model: this.conversationId === null ? this._newModel : null,
+      agent: this.conversationId === null ? this._newAgent : null,
     });
     if (!entry) return;
     this.jumpToLatest();
@@ -317,6 +322,10 @@ export class SkChat extends SkElement {
   /** @private @param {CustomEvent} event */
   async _turnAct(event) {
     const { act, message, content } = event.detail;
+    if (this._agents.missing && ["retry", "continue", "edit", "regenerate"].includes(act)) {
+      toast(t("agent.gone", { agent: this.model.info?.agent ?? "" }), { tone: "fail" });
+      return;
+    }
     if (this.model.running) {
       toast(t("turn.busy"));
       return;
@@ -419,6 +428,58 @@ export class SkChat extends SkElement {
     } catch (error) {
       toastError(error);
     }
+  }
+
+  /** @private whom the conversation is with */
+  get _agents() {
+    return chatAgents(app.agents.data, this.conversationId === null ? this._newAgent : this.model.info?.agent);
+  }
+
+  /** @private @param {import("../api/types.js").Agent} agent */
+  async _chooseAgent(agent) {
+    if (this.conversationId === null) {
+      this._newAgent = agent.plugin === null ? null : agent.id;
+      app.outbox?.useAgent(this._newId, this._newAgent);
+      this.requestUpdate();
+      return;
+    }
+    try {
+      await app.patchConversation(this.conversationId, { agent: agent.id });
+    } catch (error) {
+      // It went away while the list was open: the list is old.
+      void app.agents.load();
+      toastError(error);
+    }
+  }
+
+  /** @private @returns {import("../ui/menu.js").MenuItem[]} */
+  _agentItems() {
+    const { offered, current } = this._agents;
+    return offered.map((agent) => ({ label: agent.name, help: agent.description, checked: agent === current, run: () => this._chooseAgent(agent) }));
+  }
+
+  /** @private whom one talks with; nothing while there is no choice */
+  _agentPill() {
+    const { offered, current, missing } = this._agents;
+    if (offered.length < 2 || (!current && !missing)) return nothing;
+    const label = current?.name ?? t("agent.none");
+    return html`<sk-menu slot="pills" class="agent" .label=${t("agent.choose", { agent: label })} .items=${this._agentItems()}>
+      <span slot="trigger" class="pill"><sk-icon name="person"></sk-icon><span class="pill-text">${label}</span><sk-icon name="chevron-down"></sk-icon></span>
+    </sk-menu>`;
+  }
+
+  /** @private the conversation's agent is gone, e.g. because its plugin was switched off */
+  _agentNotice() {
+    const { offered, main, missing } = this._agents;
+    if (!missing) return nothing;
+    const id = (this.conversationId === null ? this._newAgent : this.model.info?.agent) ?? "";
+    const act =
+      offered.length > 1
+        ? html`<sk-menu slot="action" align="end" .label=${t("agent.other")} .items=${this._agentItems()}><span slot="trigger" class="btn small">${t("agent.other")}</span></sk-menu>`
+        : main
+          ? html`<button slot="action" class="btn small" @click=${() => this._chooseAgent(main)}>${t("agent.go_on", { agent: main.name })}</button>`
+          : nothing;
+    return html`<sk-notice tone="wait" class="gate" role="status">${t("agent.gone", { agent: id })}${act}</sk-notice>`;
   }
 
   /** @private */
@@ -535,10 +596,17 @@ export class SkChat extends SkElement {
               @blur=${(/** @type {Event} */ e) => this._saveTitle(/** @type {HTMLInputElement} */ (e.target).value)}
             />`
           : heading}
+        ${this._agentName()}
       </div>
       ${this._outline()} ${items.length ? html`<sk-menu align="end" small .label=${t("chat.menu")} .items=${items}></sk-menu>` : nothing}
       <slot name="end"></slot>
     </div>`;
+  }
+
+  /** @private said beside the title when it is not the agent everybody has */
+  _agentName() {
+    const { current, main } = this._agents;
+    return !this._renaming && current && current !== main ? html`<span class="chip" title=${t("agent.with", { agent: current.name })}>${current.name}</span>` : nothing;
   }
 
   /** @private @returns {import("../ui/menu.js").MenuItem[]} */
@@ -644,6 +712,7 @@ export class SkChat extends SkElement {
     const empty = model.loaded && !turns.length && !inThread.length && !model.problem;
     const running = model.running || entries.some((e) => e.state === "acked");
     const noModel = app.models.data !== null && !app.models.data.some((m) => m.enabled);
+    const agentGone = this._agents.missing;
     this.toggleAttribute("empty", empty);
     return html`${this._header()}
       ${this.docked ? nothing : html`<h2 class="sr">${t("chat.log")}</h2>`}
@@ -698,7 +767,7 @@ export class SkChat extends SkElement {
             </button>`
           : nothing}
         <div class="inner">
-          ${!app.me?.gate ? this._gateNotice() : nothing} ${this._offline(entries.length)}
+          ${!app.me?.gate ? this._gateNotice() : nothing} ${this._agentNotice()} ${this._offline(entries.length)}
           <sk-queue
             .queue=${model.queue}
             .sending=${intoQueue}
@@ -712,11 +781,11 @@ export class SkChat extends SkElement {
             ?running=${running}
             ?stopping=${this._stopping}
             ?disabled=${model.problem !== null}
-            ?blocked=${noModel}
-            .placeholder=${running ? t("composer.placeholder_queue") : noModel ? t("composer.placeholder_no_model") : ""}
+            ?blocked=${noModel || agentGone}
+            .placeholder=${running ? t("composer.placeholder_queue") : noModel ? t("composer.placeholder_no_model") : agentGone ? t("composer.placeholder_no_agent") : ""}
             @sk-send=${(/** @type {CustomEvent} */ e) => this._send(e.detail)}
             @sk-stop=${() => this.stop()}
-            >${this._modelPill()} ${this._meter()}</sk-composer
+            >${this._agentPill()} ${this._modelPill()} ${this._meter()}</sk-composer
           >
           ${this._trust()}
         </div>
@@ -787,6 +856,17 @@ export class SkChat extends SkElement {
         text-overflow: ellipsis;
         white-space: nowrap;
         padding-inline: var(--s2);
+      }
+      .title {
+        display: flex;
+        align-items: center;
+        gap: var(--s1);
+      }
+      .title .chip {
+        flex: 0 1 auto;
+        min-inline-size: 3rem;
+        overflow: hidden;
+        text-overflow: ellipsis;
       }
       .title input {
         max-inline-size: 28rem;
@@ -906,19 +986,18 @@ export class SkChat extends SkElement {
         white-space: nowrap;
       }
       .trust {
-        display: flex;
-        justify-content: center;
-        gap: var(--s1);
         margin-block-start: var(--s1);
         padding-inline: var(--s2);
         color: var(--text-faint);
         font-size: var(--size-xs);
         line-height: 1.5;
         text-align: center;
+        text-wrap: balance;
       }
       .trust sk-icon {
         --icon-size: 0.9rem;
-        margin-block-start: 0.1rem;
+        vertical-align: -0.15em;
+        margin-inline-end: var(--s1);
       }
       .mine {
         display: flex;

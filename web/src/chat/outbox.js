@@ -20,7 +20,7 @@ import { ApiError } from "../api/http.js";
 
 const RETRY_MS = [1_000, 2_000, 5_000, 10_000];
 
-/** Fires `change`, and `created` (detail: `{client_id, info}`) when a conversation came into being. */
+/** Fires `change`, `created` (detail: `{client_id, info}`) when a conversation came into being, `refused` (detail: the error's code). */
 export class Outbox extends EventTarget {
   /**
    * @param {{storage: Pick<Storage, "getItem" | "setItem" | "removeItem">, key: string,
@@ -155,6 +155,7 @@ export class Outbox extends EventTarget {
       }
       const problem = this._describe(error);
       this._set(this.entries.map((e) => (e.client_id === entry.client_id ? { ...e, state: /** @type {const} */ ("failed"), problem, code: error.code } : e)));
+      this.dispatchEvent(new CustomEvent("refused", { detail: error.code }));
       return true;
     }
   }

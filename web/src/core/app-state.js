@@ -174,6 +174,10 @@ class AppState extends EventTarget {
         this.conversations.upsert(info);
         this.dispatchEvent(new CustomEvent("conversation-created", { detail: { client_id, info } }));
       });
+      this.outbox.addEventListener("refused", (event) => {
+        // The list it was chosen from is old.
+        if (/** @type {CustomEvent} */ (event).detail === "unknown_agent") void this.agents.load();
+      });
     }
     this._phase("ready");
     if (socket.state === "off") socket.start();

@@ -138,7 +138,9 @@ export class SkInboxPage extends SkElement {
               ${label}${id === "pending" ? html` <span class="n">${i18n.number(app.pendingCount)}</span>` : nothing}
             </button>`,
         )}
-        <span class="faint keys"><kbd>J</kbd> <kbd>K</kbd> ${t("inbox.keys_move")} <kbd>A</kbd> ${t("inbox.keys_allow")} <kbd>D</kbd> ${t("inbox.keys_deny")}</span>
+        <span class="faint keys"
+          ><span><kbd>J</kbd> <kbd>K</kbd> ${t("inbox.keys_move")}</span> <span><kbd>A</kbd> ${t("inbox.keys_allow")}</span> <span><kbd>D</kbd> ${t("inbox.keys_deny")}</span></span
+        >
       </div>
       ${resource.error && !items.length
         ? html`<sk-error .text=${describeError(resource.error)} .retry=${() => resource.load()}></sk-error>`
@@ -187,6 +189,9 @@ export class SkInboxPage extends SkElement {
         color: var(--text-soft);
       }
       .keys {
+        display: flex;
+        flex-wrap: wrap;
+        gap: 0 var(--s3);
         margin-inline-start: auto;
         font-size: var(--size-xs);
       }

@@ -3,10 +3,12 @@ import { css, html, nothing } from "lit";
 import { repeat } from "lit/directives/repeat.js";
 import { t, tt } from "../i18n/index.js";
 import { api } from "../api/index.js";
+import { chatAgents } from "../chat/chat-agents.js";
 import { app } from "../core/app-state.js";
 import { navigate } from "../core/router.js";
 import { allShortcuts, showKeys } from "../core/shortcuts.js";
 import { fuzzy } from "../core/fuzzy.js";
+import { Watch } from "../core/watch.js";
 import { SkElement } from "../ui/base.js";
 import "../ui/icon.js";
 
@@ -22,6 +24,7 @@ export class SkPalette extends SkElement {
     this._open = false;
     /** @type {import("../api/types.js").ConversationInfo[]} */ this._remote = [];
     /** @private @type {ReturnType<typeof setTimeout> | undefined} */ this._timer = undefined;
+    new Watch(this, app.agents);
   }
 
   show() {
@@ -64,6 +67,13 @@ export class SkPalette extends SkElement {
     const acts = allShortcuts()
       .filter((s) => s.id !== "palette")
       .map((s) => ({ id: `a:${s.id}`, label: t(s.label), kind: t("palette.action"), icon: "lightning", keys: s.keys, run: s.run }));
+    const { offered } = chatAgents(app.agents.data, null);
+    if (offered.length > 1) {
+      for (const agent of offered) {
+        const run = () => this.emit("sk-new-chat", agent.plugin === null ? null : agent.id);
+        acts.push({ id: `g:${agent.id}`, label: t("palette.new_with", { agent: agent.name }), kind: t("palette.action"), icon: "pencil-square", run });
+      }
+    }
     const known = new Map(app.conversations.items.map((c) => [String(c.id), c]));
     for (const c of this._remote) known.set(String(c.id), c);
     /** @type {Entry[]} */

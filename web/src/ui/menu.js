@@ -232,6 +232,11 @@ export class SkMenu extends SkElement {
         white-space: nowrap;
       }
       .help {
+        display: -webkit-box;
+        -webkit-box-orient: vertical;
+        -webkit-line-clamp: 3;
+        line-clamp: 3;
+        overflow: hidden;
         color: var(--text-faint);
         font-size: var(--size-xs);
       }

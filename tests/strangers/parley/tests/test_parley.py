@@ -49,6 +49,21 @@ async def test_a_turn_with_a_tool(skald_app: AppFactory) -> None:
     assert (used["model"], used["calls"]) == ("polly", 2)
 
 
+async def test_the_key_is_sent_and_never_shown(skald_app: AppFactory) -> None:
+    """Saved under the plugin's settings, it goes with every request; the form only tells that there is one."""
+    app = await skald_app(local_plugin(PACKAGE), allow_all())
+    ada = await app.client()
+    async with RawServer() as server:
+        server.answer(says_it)
+        await add_server(ada, server.url)
+        await ada.run_turn("Hello")
+        await ada.put("/api/plugins/parley/config", {"values": {"key": "s3cret"}})
+        await ada.run_turn("Hello")
+    assert [heard.headers.get("authorization") for heard in server.heard] == [None, "Bearer s3cret"]
+    form = await ada.get("/api/plugins/parley/config")
+    assert (form["values"], form["secrets"]) == ({}, {"key": True})
+
+
 async def test_a_broken_stream_is_no_answer(skald_app: AppFactory) -> None:
     app = await skald_app(local_plugin(PACKAGE), allow_all())
     ada = await app.client()

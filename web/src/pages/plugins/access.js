@@ -3,7 +3,7 @@ import { css, html } from "lit";
 import { live } from "lit/directives/live.js";
 import { repeat } from "lit/directives/repeat.js";
 import { api } from "../../api/index.js";
-import { t } from "../../i18n/index.js";
+import { i18n, t } from "../../i18n/index.js";
 import { SkElement } from "../../ui/base.js";
 import { toastError } from "../../ui/toast.js";
 import { roleName } from "../users/roles.js";
@@ -49,7 +49,9 @@ export class SkPluginAccess extends SkElement {
 
   render() {
     const words = this._query.toLowerCase().split(/\s+/).filter(Boolean);
-    const users = this.access.users.filter((user) => words.every((word) => `${user.display_name} ${user.role}`.toLowerCase().includes(word)));
+    const users = this.access.users
+      .filter((user) => words.every((word) => `${user.display_name} ${user.role}`.toLowerCase().includes(word)))
+      .sort((a, b) => a.display_name.localeCompare(b.display_name, i18n.locale));
     return html`<sk-switch
         .label=${t("access.default")}
         .help=${t("access.default_help")}

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from skald_core import api as skald
+
+
+@skald.hookimpl
+def skald_config() -> type[msgspec.Struct]:
+    from skald_plugin_parley.kind import Config
+
+    return Config
 
 
 @skald.hookimpl

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
 
 from skald_core import api as skald
 
 INFO = skald.ModelInfo(context_window=32_768, capabilities=frozenset({"tools"}))
+
+
+class Config(msgspec.Struct, frozen=True):
+    key: Annotated[skald.Secret, skald.setting("config.key", "config.key_help")] = skald.Secret()
 
 
 class ParleyType(skald.ProviderType):

@@ -26,13 +26,14 @@ class Parley:
         self._ctx = ctx
         self._url = url
         self._http = ctx.http(allow_private=True)  # the administrator's own choice of server
+        self._headers = {"Authorization": f"Bearer {ctx.config.key.reveal()}"} if ctx.config.key else {}
 
     def info(self, model: str) -> skald.ModelInfo:
         return INFO
 
     async def models(self) -> list[str]:
         with _network():
-            answer = await self._http.get(f"{self._url}/models")
+            answer = await self._http.get(f"{self._url}/models", headers=self._headers)
         _check(answer.status_code, answer.text)
         try:
             return [str(name) for name in answer.json()]
@@ -41,7 +42,8 @@ class Parley:
 
     async def stream(self, request: skald.ModelRequest) -> AsyncIterator[skald.StreamEvent]:
         with _network():
-            async with self._http.stream("POST", f"{self._url}/turns", json=body(request)) as answer:
+            asked = self._http.stream("POST", f"{self._url}/turns", json=body(request), headers=self._headers)
+            async with asked as answer:
                 if answer.status_code != httpx.codes.OK:
                     _check(answer.status_code, (await answer.aread()).decode(errors="replace"))
                 yield skald.MessageStart(request.model)
