@@ -79,7 +79,8 @@ if [ "$mode" = all ]; then
   done
 fi
 say "tests"
+workers=(-n 2 --dist loadfile) # most tests wait for servers and browsers; a file's tests share them
 if [ "$mode" = quick ]; then
-  exec "$bin/python" -m pytest -m "not real and not browser" "$@"
+  exec "$bin/python" -m pytest "${workers[@]}" -m "not real and not browser" "$@"
 fi
-exec "$bin/python" -m pytest -m "not real" "$@"
+exec "$bin/python" -m pytest "${workers[@]}" -m "not real" "$@"

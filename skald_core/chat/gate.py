@@ -15,6 +15,7 @@ from skald_core.identity.models import User
 from skald_core.loop import gate as loop_gate
 from skald_core.loop.errors import ToolError
 from skald_core.loop.gate import Ask, PendingCall, Suspend, Verdict
+from skald_core.loop.tools import Tool
 from skald_core.plugins.contributions import Allow, Answer, Choice, Deny, GateCall, Require
 from skald_core.plugins.dispatcher import Dispatcher
 
@@ -39,8 +40,12 @@ class Interactive(msgspec.Struct, frozen=True):
 class PluginGate:
     """Judges one user's calls.
 
-    ``no_judge`` words the denial when no enabled plugin judges; ``card`` adds what the kernel knows to a request's card.
+    ``mode`` is what a turn calls this way of judging: by what plugins say. ``no_judge`` words the denial when no enabled
+    plugin judges; ``card`` adds what the kernel knows to a request's card; ``offered`` says whether
+    the user still has a tool.
     """
+
+    mode = "plugins"
 
     def __init__(
         self,
@@ -51,6 +56,7 @@ class PluginGate:
         no_judge: Callable[[], str],
         unjudged: Callable[[str], None],
         card: Callable[[PendingCall], Any],
+        offered: Callable[[Tool], bool],
         lifetime: float | None,
     ) -> None:
         self._dispatcher = dispatcher
@@ -59,6 +65,7 @@ class PluginGate:
         self._no_judge = no_judge
         self._unjudged = unjudged
         self._card = card
+        self._offered = offered
         self._lifetime = lifetime
         self._opening = asyncio.Lock()
         self._hooked: set[int] = set()
@@ -88,6 +95,8 @@ class PluginGate:
             question = gate_call(call)
         except LookupError as error:
             return loop_gate.Deny(f"refused: {error}")
+        if not self._offered(call.tool):
+            return _taken_away(call)
         user = question.user
         allowed = False
         required: Require | None = None
@@ -141,6 +150,8 @@ class PluginGate:
                 "Nobody answered this request in time, which counts as no. Do not try to reach the same goal another way; "
                 "tell the person what you wanted to do, they can raise it again."
             )
+        if not self._offered(call.tool):  # the plugin was disabled or taken from the user while they were asked
+            return _taken_away(call)
         if answer.allow and answer.arguments is not None:
             # The call as it was shown will not run, so that is what its judge hears. The loop validates the new arguments
             # and has them judged like any call's; see `judge`.
@@ -163,6 +174,10 @@ class PluginGate:
             return loop_gate.Allow()
         note = f" They wrote: {answer.note}" if answer.note else ""
         return loop_gate.Deny(f"The person said no.{note} Do not try to reach the same goal another way.")
+
+
+def _taken_away(call: PendingCall) -> loop_gate.Deny:
+    return loop_gate.Deny(f"refused: the tool {call.tool.name!r} is not available any more")
 
 
 def _refused(answer: Answer, choices: Sequence[Choice]) -> Answer:

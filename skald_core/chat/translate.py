@@ -63,6 +63,8 @@ class Translator:
         self._emit(event.conversation, "assistant_started", model=title, round=event.round)
 
     def user(self, event: e.UserEvent) -> None:
+        if event.subtype == "tool_result":
+            return  # each result came with its call's end
         message = Message(
             id=event.message_id,
             frame=event.frame,

@@ -94,7 +94,8 @@ def _parser() -> argparse.ArgumentParser:
     acts = plugin.add_subparsers(dest="act", required=True, metavar="act")
     listing = acts.add_parser("list", help="what is installed")
     data(listing)
-    listing.add_argument("--json", action="store_true", help="one JSON array")
+    listing.add_argument("--json", action="store_true", help="one JSON array, with everything that is known")
+    listing.add_argument("--verbose", "-v", action="store_true", help="with the traceback of what went wrong")
     for act in ("enable", "disable"):
         one = acts.add_parser(act, help=f"{act} a plugin; a running server does it at once")
         data(one)

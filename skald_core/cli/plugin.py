@@ -10,8 +10,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from skald_core.errors import NotFound
 from skald_core.plugins.discovery import Discovered, bundled_names, discover
+from skald_core.plugins.state import Failure, State
 from skald_core.runtime.settings import default_data_dir
 
 __all__ = ("run",)
@@ -22,7 +25,7 @@ INSTALL_ACTS = frozenset({"install", "upgrade", "uninstall", "purge", "lock"})
 def run(args: argparse.Namespace) -> int:
     data_dir = (args.data or default_data_dir()).resolve()
     if args.act == "list":
-        return asyncio.run(_list(data_dir, as_json=args.json))
+        return asyncio.run(_list(data_dir, as_json=args.json, verbose=args.verbose))
     if args.act in INSTALL_ACTS:
         from skald_core.cli import plugin_install
 
@@ -49,8 +52,12 @@ def _server_runs(data_dir: Path) -> bool:
     return False
 
 
-async def _stored(data_dir: Path) -> dict[str, tuple[bool, str, str]]:
-    """Enabled, last state and its reason, by plugin id."""
+Stored = tuple[bool, State, Failure | None]
+"""Whether it is enabled, its last state, and what went wrong last."""
+
+
+async def _stored(data_dir: Path) -> dict[str, Stored]:
+    """What the last server noted, by plugin id."""
     from skald_core.loop.database import Database
 
     path = data_dir / "database" / "system.db"
@@ -61,11 +68,10 @@ async def _stored(data_dir: Path) -> dict[str, tuple[bool, str, str]]:
         rows = await database.read(lambda c: c.execute("SELECT id, enabled, state, error FROM plugins").fetchall())
     finally:
         await database.close()
-    reasons = {row[0]: json.loads(row[3])["message"] if row[3] else "" for row in rows}
-    return {row[0]: (bool(row[1]), row[2], reasons[row[0]]) for row in rows}
+    return {row[0]: (bool(row[1]), row[2], msgspec.json.decode(row[3], type=Failure) if row[3] else None) for row in rows}
 
 
-async def _list(data_dir: Path, *, as_json: bool) -> int:
+async def _list(data_dir: Path, *, as_json: bool, verbose: bool) -> int:
     stored = await _stored(data_dir)
     bundled = bundled_names()
     rows = [_row(plugin, stored, bundled) for plugin in discover()]
@@ -76,17 +82,33 @@ async def _list(data_dir: Path, *, as_json: bool) -> int:
         print("No plugins are installed.")
         return 0
     width = max(len(r["id"]) for r in rows)
+    states = {row["id"]: _state_word(row) for row in rows}
+    column = max(map(len, states.values()))
     for row in rows:
-        if row["enabled"] and row["state"] in {"failed", "incompatible"}:
-            state = row["state"]
-        else:
-            state = "broken" if row["error"] else ("enabled" if row["enabled"] else "disabled")
-        print(f"{row['id']:<{width}}  {row['version']:<10}  {state:<8}  {row['error'] or row['title']}")
+        said = f"{row['phase']}: {row['error']}" if row["error"] else row["title"]
+        first, *more = said.splitlines() or [""]
+        print(f"{row['id']:<{width}}  {row['version']:<10}  {states[row['id']]:<{column}}  {first}")
+        for line in [*more, *(row["traceback"].splitlines() if verbose else ())]:
+            print(f"    {line}")
     return 0
 
 
-def _row(plugin: Discovered, stored: dict[str, tuple[bool, str, str]], bundled: frozenset[str]) -> dict[str, Any]:
-    enabled, state, reason = stored.get(plugin.id, (plugin.distribution in bundled, "discovered", ""))
+def _state_word(row: dict[str, Any]) -> str:
+    """A state worth a word of its own, else whether the plugin is meant to run."""
+    if row["phase"] == "manifest":
+        return "failed"
+    if row["enabled"] and row["state"] in {"failed", "incompatible", "blocked", "needs_config"}:
+        return "needs settings" if row["state"] == "needs_config" else str(row["state"])
+    return "enabled" if row["enabled"] else "disabled"
+
+
+def _row(plugin: Discovered, stored: dict[str, Stored], bundled: frozenset[str]) -> dict[str, Any]:
+    nothing: Stored = (plugin.distribution in bundled, "discovered", None)
+    enabled, state, failure = stored.get(plugin.id, nothing)
+    if plugin.error:  # of what is installed now
+        state, failure = "failed", Failure("manifest", plugin.error)
+    elif failure is not None and failure.phase == "manifest":  # it was mended since
+        failure = None
     return {
         "id": plugin.id,
         "version": plugin.version,
@@ -95,7 +117,9 @@ def _row(plugin: Discovered, stored: dict[str, tuple[bool, str, str]], bundled: 
         "enabled": enabled,
         "state": state,
         "bundled": plugin.distribution in bundled,
-        "error": plugin.error or (reason if enabled and state in {"failed", "incompatible"} else ""),
+        "phase": failure.phase if failure is not None else "",
+        "error": failure.message if failure is not None else "",
+        "traceback": failure.traceback if failure is not None else "",
     }
 
 

@@ -53,12 +53,9 @@ def run(kernel: argparse.ArgumentParser, words: Sequence[str]) -> int:
     found = next((plugin for plugin in discover() if plugin.id == plugin_id), None)
     if found is None:
         kernel.error(f"there is neither a command nor an installed plugin {plugin_id!r}")
-    common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--data", type=Path, metavar="DIR", help="data directory (default: $SKALD_DATA)")
-    common.add_argument("--url", help="the server (default: $SKALD_URL or http://127.0.0.1:9000)")
-    common.add_argument("--user", help="user name (default: asked, or $SKALD_USER with $SKALD_PASSWORD)")
+    common = _common_options()
     early, _ = common.parse_known_args([word for word in words[1:] if word not in {"-h", "--help"}])
-    data_dir = (early.data or default_data_dir()).resolve()
+    data_dir = (early._data or default_data_dir()).resolve()
     _need_enabled(found, data_dir)
     try:
         commands = _commands(found)
@@ -77,7 +74,21 @@ def run(kernel: argparse.ArgumentParser, words: Sequence[str]) -> int:
             raise CliError(f"the command {command.name!r} of {plugin_id!r} cannot be used: {error}") from None
     args = parser.parse_args(words[1:])
     chosen = next(command for command in commands if command.name == args._command)
-    return asyncio.run(_run(chosen, args, _Host(plugin_id, data_dir, args.url, args.user)))
+    return asyncio.run(_run(chosen, args, _Host(plugin_id, data_dir, args._url, args._user)))
+
+
+def _common_options() -> argparse.ArgumentParser:
+    """What every command takes. Kept under names of our own: a plugin's argument ``url`` is not the server's address, to
+    which the password goes."""
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--data", dest="_data", type=Path, metavar="DIR", help="data directory (default: $SKALD_DATA)")
+    common.add_argument(
+        "--url", dest="_url", metavar="URL", help="the server (default: $SKALD_URL or http://127.0.0.1:9000)"
+    )
+    common.add_argument(
+        "--user", dest="_user", metavar="USER", help="user name (default: asked, or $SKALD_USER with $SKALD_PASSWORD)"
+    )
+    return common
 
 
 def _need_enabled(found: Discovered, data_dir: Path) -> None:

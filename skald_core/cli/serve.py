@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import sys
+from typing import TYPE_CHECKING
 
 from skald_core.errors import StartError
 from skald_core.plugins.lifecycle import only_from_environment, patience_from_environment, strict_from_environment
@@ -18,7 +19,12 @@ from skald_core.runtime.settings import Settings, default_data_dir
 
 __all__ = ("run", "serve")
 
+if TYPE_CHECKING:
+    from skald_core.runtime.app import Skald
+
 log = logging.getLogger("skald")
+
+_STOPPING = (signal.SIGINT, signal.SIGTERM)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -70,14 +76,33 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
+async def _start(settings: Settings) -> Skald | None:
+    """A running instance; None when SIGINT or SIGTERM came first. Without this a server that is told to stop while a plugin
+    is being loaded would just end, and the next start would blame the plugin."""
+    from skald_core.runtime.app import Skald
+
+    loop = asyncio.get_running_loop()
+    starting = loop.create_task(Skald.start(settings), name="start")
+    for number in _STOPPING:
+        loop.add_signal_handler(number, starting.cancel)
+    try:
+        return await starting
+    except asyncio.CancelledError:
+        return None
+    finally:
+        for number in _STOPPING:
+            loop.remove_signal_handler(number)
+
+
 async def serve(settings: Settings, listener: socket.socket, *, ask: bool) -> int:
     """Run until SIGINT or SIGTERM."""
     import uvicorn
 
     from skald_core.cli.setup import make_first
-    from skald_core.runtime.app import Skald
 
-    app = await Skald.start(settings)
+    app = await _start(settings)
+    if app is None:
+        return 0
     try:
         port = int(listener.getsockname()[1])
         shown = f"[{settings.host}]" if ":" in settings.host else settings.host
@@ -110,7 +135,7 @@ async def serve(settings: Settings, listener: socket.socket, *, ask: bool) -> in
         server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]  # ours, below
         loop = asyncio.get_running_loop()
         stopping = asyncio.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in _STOPPING:
             loop.add_signal_handler(number, stopping.set)
         running = asyncio.create_task(server._serve([listener]), name="listener")
         # What lives from here on mostly lives for good: keep the collector from walking it again and again.

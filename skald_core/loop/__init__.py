@@ -41,6 +41,7 @@ if TYPE_CHECKING:  # what each name below is; the loop's tests hold the two list
     from skald_core.loop.selectors import *
     from skald_core.loop.services import *
     from skald_core.loop.session import *
+    from skald_core.loop.sniff import *
     from skald_core.loop.sqlite_store import *
     from skald_core.loop.store import *
     from skald_core.loop.subscription import *
@@ -256,6 +257,7 @@ _HOME = {
         "RunningCall",
     ),
     "session": ("Session",),
+    "sniff": ("media_type_of",),
     "sqlite_store": ("SqliteStore",),
     "store": ("Store",),
     "subscription": ("Subscription",),

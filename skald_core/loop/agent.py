@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -34,7 +35,7 @@ __all__ = ("Agent",)
 def _here() -> str:
     """The folder this process works in; empty when that was deleted."""
     try:
-        return os.getcwd()
+        return str(Path.cwd())
     except OSError:
         return ""
 

@@ -75,7 +75,15 @@ from skald_core.loop.provider import CallDelta, ModelHandle, ReasoningDelta, Tex
 from skald_core.loop.records import Call, Checkpoint, Frame, LoadedFrame, Message, QueuedInput
 from skald_core.loop.scheduler import Scheduler
 from skald_core.loop.services import Committer, Emit, Outcome, Services, TurnState
-from skald_core.loop.telling import ask_prompt_hook, error_kind, plain_words, refuse, reporter, results_event, user_event
+from skald_core.loop.telling import (
+    ask_prompt_hook,
+    error_kind,
+    plain_words,
+    refuse,
+    reporter,
+    results_event,
+    user_event,
+)
 from skald_core.loop.text_calls import TextCallHold, parse_text_calls
 from skald_core.loop.tools import ToolContext, ToolRegistry
 from skald_core.loop.types import (
@@ -85,6 +93,7 @@ from skald_core.loop.types import (
     ModelRequest,
     SystemBlock,
     TextPart,
+    ToolSpec,
     WireMessage,
 )
 
@@ -489,14 +498,16 @@ class FrameRun:
             tail=self._prompt.tail,
             deferred=deferred,
         )
+        tools: tuple[ToolSpec, ...] = ()
+        if "tools" in handle.info.capabilities:
+            loading = loading_of(self._profile.projection, handle.info)
+            tools = offered(registry, deferred, self._projection.active, loading)
         self._turn.request += 1
         return ModelRequest(
             model=handle.model,
             system=self._prompt.blocks,
             messages=messages,
-            tools=offered(registry, deferred, self._projection.active, loading_of(self._profile.projection, handle.info))
-            if "tools" in handle.info.capabilities
-            else (),
+            tools=tools,
             max_output_tokens=self._limits.output_tokens,
             temperature=self._profile.temperature,
             effort=self._profile.effort,

@@ -24,7 +24,10 @@ class MediaSource(Protocol):
     """Loads what a model may look at. The loop asks only for the current turn's attachments."""
 
     async def load(self, attachment: Attachment, scope: dict[type[Any], Any]) -> MediaPart | None:
-        """The attachment's bytes with the type its bytes show, or None when it is no media, gone, or too large."""
+        """The attachment's bytes with the type its bytes show (:func:`~skald_core.loop.sniff.media_type_of`).
+
+        None when it is no media, gone, or too large.
+        """
         ...
 
 

@@ -390,12 +390,13 @@ class Runner:
                 await self._end_steering(conversation, turn)
                 return None
             loaded, events = entered
+            early += events
             committer.checkpoint()
             run = FrameRun(
                 self._services, turn, loaded, profile, token=turn.token, emit=self._hub.emit,
                 resumed=isinstance(opening, Resumed),
             )  # fmt: skip
-            outcome = await run.run(*self._skills_event(conversation, profile), *early, *events, broken=broken)
+            outcome = await run.run(*self._skills_event(conversation, profile), *early, broken=broken)
         except asyncio.CancelledError:
             if not turn.token.cancelled:
                 raise

@@ -52,7 +52,9 @@ def results_event(frame: Frame, message: Message, limit: int) -> UserEvent:
                 call.id, call.tool_use_id, call.name, shown, call.state != "done", len(shown) != len(whole), call.media
             )
         )
-    return UserEvent(frame.conversation, frame.id, message.id, "", "tool_result", message.parent, results=tuple(results))
+    return UserEvent(
+        frame.conversation, frame.id, message.id, "", "tool_result", message.parent, results=tuple(results)
+    )
 
 
 def delivered_events(frame: Frame, message: Message, limit: int) -> Iterator[Event]:

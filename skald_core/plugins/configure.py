@@ -112,7 +112,15 @@ class SettingsDesk:
             testable=form.settings.test is not None,
             required=form.required,
             choice_errors=errors,
-            aside=[{"at": a.at, "version": a.version, "reason": a.reason, "values": a.values} for a in loaded.aside],
+            aside=[
+                {
+                    "at": a.at,
+                    "version": a.version,
+                    "reason": a.reason,
+                    "values": {name: value for name, value in a.values.items() if name not in form.secrets},
+                }
+                for a in loaded.aside
+            ],
         )
 
     async def save(self, plugin_id: str, values: Mapping[str, Any], locale: str, user: User | None = None) -> PluginRow:

@@ -29,7 +29,7 @@ from skald_core.plugins.install.purge import apply_purges
 from skald_core.plugins.loader import BuildRoutes, Limits, Loader, NeedsConfig, no_app, no_roles
 from skald_core.plugins.order import start_order
 from skald_core.plugins.phases import LoadingMark, PhaseError
-from skald_core.plugins.state import Failure, PluginRow, State, set_enabled_offline
+from skald_core.plugins.state import Failure, Phase, PluginRow, State, set_enabled_offline
 
 __all__ = (
     "Failure",
@@ -50,6 +50,10 @@ ROUTES_AFTER_SECONDS = 1.0
 
 BlockReason = Callable[[Discovered], str | None]
 """Why this distribution in this version must not run, or None."""
+
+
+class _Blocked(Exception):
+    """The plugin must not run; the text says why."""
 
 
 async def _nothing(plugin_id: str) -> None:
@@ -203,14 +207,14 @@ class Plugins:
                     row_now.removed, row_now.problems = False, []
                     row_now.state = "disabled"
         fresh = [plugin for plugin in found if plugin.id not in self.rows]
-        await self._record(fresh, died=frozenset())
+        await self._record(fresh, died={})
         await self._start_all([self.rows[p.id] for p in fresh if self.rows[p.id].state == "discovered"])
         await self._remember(*(self.rows[plugin.id] for plugin in fresh))
         await self.access.load()
         self.contributed.touch()
         await self.recheck_blocked()
 
-    async def _record(self, found: Iterable[Discovered], *, died: frozenset[str]) -> None:
+    async def _record(self, found: Iterable[Discovered], *, died: Mapping[str, Phase]) -> None:
         """Make rows, and decide which of them are to be started: those left in the state *discovered*."""
         query = "SELECT id, enabled, default_on FROM plugins"
         stored = {row[0]: row[1:] for row in await self._db.read(lambda c: c.execute(query).fetchall())}
@@ -233,7 +237,7 @@ class Plugins:
                 row.enabled = False
                 row.state = "disabled"
                 row.error = Failure(
-                    "import",
+                    died[plugin.id],
                     "the server died while loading this plugin, so it was disabled. Enable it to try again.",
                 )
             elif not row.enabled:
@@ -292,12 +296,14 @@ class Plugins:
             try:
                 blocked = self.block_reason(row.found)
                 if blocked is not None:
-                    row.state, row.error = "blocked", Failure("compatibility", blocked)
-                    return
+                    raise _Blocked(blocked)
                 await self._loader.start(row, build_routes=not self._booting)
                 self._started.append(row.id)
                 row.state = "running"
                 row.problems = [p for p in row.problems if "to start; the server went on" not in p]
+            except _Blocked as reason:
+                row.state, row.error = "blocked", Failure("compatibility", str(reason))
+                log.warning("plugin %s: %s", row.id, reason)
             except NeedsConfig as needs:
                 await self._loader.undo(row.id)
                 row.state = "needs_config"
@@ -395,9 +401,10 @@ class Plugins:
         """Stop a plugin, now and for good. One that is being started is interrupted."""
         row = self.get(plugin_id)
         await self._set_enabled(row, False)
-        was_running = await self._halt(row, "disabled")
+        before = row.state
+        await self._halt(row, "disabled")
         await self._remember(row)
-        if was_running:
+        if before != "disabled":  # also one that failed or waited for settings: every open catalog shows it
             await self.changed(plugin_id)
         return row
 

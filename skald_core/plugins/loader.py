@@ -20,6 +20,7 @@ from skald_core.plugins.context import Host, PluginContext
 from skald_core.plugins.contributed import Contributed, PluginContributions
 from skald_core.plugins.contributions import Capability, Schema
 from skald_core.plugins.dispatcher import Dispatcher, describe
+from skald_core.plugins.manifest import Manifest
 from skald_core.plugins.phases import LoadingMark, PhaseError, in_thread, interrupted_after
 from skald_core.plugins.schema import apply_schema, remember_tables
 from skald_core.plugins.settings_form import SettingsForm
@@ -119,7 +120,12 @@ class Loader:
                 f"made for kernel API {manifest.api}, this is {self._api_version}; install a version of "
                 f"{row.found.distribution!r} that fits",
             )
+        with self._mark.loading(row.id):
+            await self._phases(row, manifest, build_routes=build_routes)
+
+    async def _phases(self, row: PluginRow, manifest: Manifest, *, build_routes: bool) -> None:
         module = await self._import(row)
+        self._mark.imported(row.id)
         context = PluginContext(
             self._host, row.id, row.running_version or row.found.version, row.found.package_dir or Path()
         )
@@ -141,8 +147,7 @@ class Loader:
         fresh = module_name not in sys.modules
         began = time.perf_counter()
         try:
-            with self._mark.loading(row.id):
-                module = await in_thread(lambda: importlib.import_module(module_name), self._limits.give_up)
+            module = await in_thread(lambda: importlib.import_module(module_name), self._limits.give_up)
             return getattr(module, attribute) if attribute else module
         except TimeoutError:
             raise PhaseError.because(

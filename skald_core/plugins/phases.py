@@ -22,6 +22,9 @@ T = TypeVar("T")
 AGAIN_SECONDS = 1.0
 """A hook that catches what should end it is interrupted again and again."""
 
+STRIKES = 2
+"""How often in a row a start may end the process before the plugin stays off."""
+
 
 class PhaseError(Exception):
     """A phase failed; carries what the catalog shows."""
@@ -105,38 +108,60 @@ def interrupted_after(seconds: float, slow: float, warn: Callable[[], object]) -
 
 
 class LoadingMark:
-    """The file that names the plugins being imported right now: what it holds at a start killed the start before."""
+    """The file that names the plugins being loaded right now: what it holds at a start was at it when the process ended.
+
+    One line for each: its id, and behind it, once it is imported, how often in a row the process ended like this. An import
+    that ends the process is no accident, so once is enough; registering, migrating and starting take longer, and somebody
+    may have pulled the plug, so it takes ``STRIKES`` times.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._names: list[str] = []
+        self._lines: dict[str, str] = {}
+        self._strikes: dict[str, int] = {}
 
-    def leftover(self) -> frozenset[str]:
-        """What a process that died left behind; forgotten by asking."""
+    def leftover(self) -> dict[str, Phase]:
+        """Plugins not to be started by themselves, and what they were at; the file is forgotten by asking."""
         try:
-            names = frozenset(self._path.read_text(encoding="utf-8").split())
+            lines = self._path.read_text(encoding="utf-8").splitlines()
         except FileNotFoundError:
-            return frozenset()
+            return {}
         self._path.unlink(missing_ok=True)
-        return names
+        died: dict[str, Phase] = {}
+        for line in lines:
+            plugin_id, _, strikes = line.partition(" ")
+            if not strikes.isdigit():
+                died[plugin_id] = "import"
+            elif int(strikes) < STRIKES:
+                self._strikes[plugin_id] = int(strikes)
+            else:
+                died[plugin_id] = "start"
+        return died
 
     @contextlib.contextmanager
     def loading(self, plugin_id: str) -> Iterator[None]:
-        self._names.append(plugin_id)
+        """While a plugin is taken through its phases."""
+        self._lines[plugin_id] = plugin_id
         self._write()
         try:
             yield
         finally:
-            self._names.remove(plugin_id)
+            del self._lines[plugin_id]
+            self._strikes.pop(plugin_id, None)
             self._write()
+
+    def imported(self, plugin_id: str) -> None:
+        """The import is behind it."""
+        self._lines[plugin_id] = f"{plugin_id} {self._strikes.get(plugin_id, 0) + 1}"
+        self._write()
 
     def _write(self) -> None:
         with contextlib.suppress(OSError):  # a full disk must not keep plugins from loading
-            if not self._names:
+            if not self._lines:
                 self._path.unlink(missing_ok=True)
                 return
             file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             try:
-                os.write(file, "\n".join(self._names).encode())
+                os.write(file, "\n".join(self._lines.values()).encode())
             finally:
                 os.close(file)

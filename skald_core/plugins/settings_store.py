@@ -110,13 +110,14 @@ class SettingsStore:
         if stored is None:
             return Loaded(form.salvage({}, {}), {}, put_aside)
         refuse_ahead(plugin_id, stored, form)
-        values, secrets = stored.values, stored.secrets
+        values, secrets = _hidden(form, stored.values, stored.secrets)
         aside: dict[str, Any] = {}
         reasons: dict[str, str] = {}
         migrated = 0 < stored.version < form.version
+        hidden = values is not stored.values
         if migrated and form.settings.migrate_config is not None:
             try:
-                values, secrets = _migrated(form, stored)
+                values, secrets = _hidden(form, *_migrated(form, stored))
             except Exception as error:  # noqa: BLE001 -- the author's code meets old data; the data are kept
                 aside, reasons = values, {"": f"{type(error).__name__}: {error}"}
                 values = {}
@@ -124,7 +125,7 @@ class SettingsStore:
         misfits = {name: why for name, why in found.misfits.items() if name not in secrets or name in values}
         aside |= {name: values[name] for name in misfits if name in values}
         reasons |= misfits
-        if migrated or aside:
+        if migrated or aside or hidden:
             kept = {name: value for name, value in values.items() if name not in misfits}
             reason = "; ".join(f"{name}: {why}" if name else why for name, why in reasons.items())
             newly = [Aside(time.time(), stored.version, reason, aside)] if aside else []
@@ -177,6 +178,16 @@ def refuse_ahead(plugin_id: str, stored: Stored, form: SettingsForm) -> None:
             plugin=plugin_id,
             version=stored.written_by,
         )
+
+
+def _hidden(
+    form: SettingsForm, values: dict[str, Any], secrets: dict[str, str]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Stored text of a field that became a secret is one from now on; the same two objects when there is none."""
+    now = {n: v for n, v in values.items() if n in form.secrets and n not in secrets and isinstance(v, str)}
+    if not now:
+        return values, secrets
+    return {n: v for n, v in values.items() if n not in now}, {**secrets, **{n: v for n, v in now.items() if v}}
 
 
 def _migrated(form: SettingsForm, stored: Stored) -> tuple[dict[str, Any], dict[str, str]]:

@@ -34,6 +34,7 @@ from skald_core.loop.errors import ConfigError, StoreError
 from skald_core.loop.gate import PendingCall
 from skald_core.loop.profile import Profile, SystemContext, SystemPrompt
 from skald_core.loop.session import Session
+from skald_core.loop.sniff import media_type_of
 from skald_core.loop.sqlite_store import SqliteStore
 from skald_core.loop.tools import Tool, ToolRegistry
 from skald_core.loop.types import Attachment, ConversationId, MediaPart, MessageId, ModelInfo
@@ -59,7 +60,7 @@ TELL_SECONDS = 0.1
 USER_HOOK_SECONDS = 10.0
 CLOSE_SECONDS = 10.0
 """How long closing waits for running turns to stop, and for what plugins still have to be told."""
-MAX_MEDIA = 10 * 1024 * 1024
+MAX_MEDIA = 32 * 1024 * 1024  # bytes; the loop has its own, smaller bounds for pictures
 """Bytes of one file shown to a model."""
 
 DELEGATE = "execute_subtask"
@@ -67,12 +68,6 @@ DELEGATE = "execute_subtask"
 
 _ANY_TOOLS = ModelInfo()
 _ANY_AGENT = AgentSpec(id="", name="", description="", prompt="")
-_MAGIC = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF8", "image/gif"),
-    (b"%PDF-", "application/pdf"),
-)
 
 
 class UserContext:
@@ -106,6 +101,7 @@ class UserContext:
             no_judge=self._no_judge,
             unjudged=self._tell_unjudged,
             card=self._card,
+            offered=self._offered,
             lifetime=app.settings.request_lifetime,
         )
         self.store = SqliteStore(database)
@@ -122,6 +118,7 @@ class UserContext:
             store=self.store,
             compaction=Compaction(KeepTailTold(self.hooks, turns, self.store)),
             media=_Media(),
+            partials=True,
         )
         translator = Translator(
             feed=self.feed,
@@ -232,6 +229,7 @@ class UserContext:
             tools=lambda info: self._tools(info, spec),
             pin=pin,
             scope={User: self.user, UserFs: self.files, Interactive: Interactive()},
+            cwd="~",
         )
 
     def _pinned(self, spec: AgentSpec) -> str | None:
@@ -270,6 +268,10 @@ class UserContext:
 
     def _tool(self, name: str) -> Tool | None:
         return self._tools(_ANY_TOOLS, _ANY_AGENT).get(name)
+
+    def _offered(self, tool: Tool) -> bool:
+        """Whether the user still has this very tool: not one of a plugin that was taken away, or has started anew."""
+        return tool.name == DELEGATE or self._tool(tool.name) is tool
 
     def _is_weak(self, model: str) -> bool:
         for row in self.app.catalogue.models():
@@ -712,9 +714,5 @@ class _Media:
             data = await files.read_bytes(attachment.path, limit=MAX_MEDIA)
         except FilesError:
             return None
-        for magic, media_type in _MAGIC:
-            if data.startswith(magic):
-                return MediaPart(media_type, data, attachment.name)
-        if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-            return MediaPart("image/webp", data, attachment.name)
-        return None
+        media_type = media_type_of(data)
+        return MediaPart(media_type, data, attachment.name) if media_type else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from litestar import Controller, Litestar, Request, Router
@@ -182,17 +182,22 @@ class OpenApiDocument:
 
     def __init__(self, app: Skald) -> None:
         self._app = app
-        self._made: tuple[int, dict[str, Any]] | None = None
+        self._made: dict[frozenset[str], dict[str, Any]] = {}
+        self._version = -1
         self._lock = asyncio.Lock()
 
-    async def get(self) -> dict[str, Any]:
+    async def get(self, only: Collection[str] | None = None) -> dict[str, Any]:
+        """With the routes of ``only`` these plugins, or of all."""
         async with self._lock:
-            version = self._app.plugins.contributed.version
-            if self._made is None or self._made[0] != version:
-                parts = self._app.plugins.contributed.routes()
-                document = await asyncio.to_thread(self._make, parts)
-                self._made = (version, document)
-            return self._made[1]
+            contributed = self._app.plugins.contributed
+            if self._version != contributed.version:
+                self._version = contributed.version
+                self._made.clear()
+            parts = {p: routes for p, routes in contributed.routes().items() if only is None or p in only}
+            key = frozenset(parts)
+            if key not in self._made:
+                self._made[key] = await asyncio.to_thread(self._make, parts)
+            return self._made[key]
 
     def _make(self, parts: dict[str, list[Any]]) -> dict[str, Any]:
         routers: list[Any] = []

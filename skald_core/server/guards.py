@@ -24,6 +24,7 @@ __all__ = (
     "context_of",
     "is_guard",
     "plugin_granted",
+    "plugins_for",
     "public",
     "runtime",
     "signed_in",
@@ -98,6 +99,16 @@ def caller(request: AnyRequest) -> User:
     if not isinstance(user, User):
         raise NotSignedIn("Please sign in.")
     return user
+
+
+async def plugins_for(request: AnyRequest) -> frozenset[str] | None:
+    """The plugins somebody may hear of on a public route: None, so all, for who manages them; those they may use for everyone
+    else; none for who has not signed in."""
+    app = runtime(request)
+    user = await app.authenticate(request.cookies.get(COOKIE))
+    if user is None:
+        return frozenset()
+    return None if app.roles.allows(user.role, "plugin.manage") else app.plugins.visible_to(user.id)
 
 
 async def context_of(request: AnyRequest) -> UserContext:

@@ -1,7 +1,7 @@
 """A plugin's whole life in the browser against the real server: installed from a wheel while a chat streams, configured,
 used, upgraded, uninstalled, purged."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import distribution
 from pathlib import Path
 
@@ -15,6 +15,8 @@ from tests.support.plugin_wheels import plugin_wheel
 from tests.support.server import PASSWORD, ROOT, ServerProcess, wait_until
 
 pytestmark = pytest.mark.browser
+
+Audit = Callable[[Page, str], None]
 
 SOURCE = '''
 from typing import Annotated
@@ -194,7 +196,7 @@ def say(page: Page, text: str) -> None:
     page.get_by_label("Message", exact=True).press("Enter")
 
 
-def talk_with_the_librarian(page: Page, client: httpx.Client, llm: ThreadedLlm) -> None:
+def talk_with_the_librarian(page: Page, client: httpx.Client, llm: ThreadedLlm, audit: Audit) -> None:
     """A chat with the plugin's agent, opened from the palette; the agent changed and changed back by keyboard."""
     page.keyboard.press("Control+k")
     page.keyboard.type("new chat with lib")
@@ -212,16 +214,18 @@ def talk_with_the_librarian(page: Page, client: httpx.Client, llm: ThreadedLlm) 
         page.get_by_role("button", name="Agent:").focus()
         page.keyboard.press("ArrowDown")
         expect(page.get_by_role("menuitemradio", checked=True)).to_be_focused()
+        audit(page, "the agents to choose from")
         page.keyboard.press(letter)
         page.keyboard.press("Enter")
         expect(page.get_by_role("button", name=f"Agent: {name}")).to_be_focused()
         assert client.get(conversation).json()["agent"] == agent
 
 
-def go_on_without_the_librarian(page: Page, llm: ThreadedLlm) -> None:
+def go_on_without_the_librarian(page: Page, llm: ThreadedLlm, audit: Audit) -> None:
     """Its chat says that the agent is gone, sends nothing meanwhile, and goes on with another one."""
     expect(page.get_by_text("“librarian”, is not available any more")).to_be_visible()
     expect(page.get_by_role("button", name="Agent:")).to_have_count(0)
+    audit(page, "a chat whose agent is gone")
     say(page, "Are you there?")
     expect(page.get_by_label("Message", exact=True)).to_have_value("Are you there?")
     page.get_by_role("button", name="Go on with Assistant").click()
@@ -251,7 +255,7 @@ def choose_again(page: Page, client: httpx.Client, llm: ThreadedLlm) -> None:
 
 
 def test_from_install_to_purge(
-    signed: Page, venv: PluginVenv, client: httpx.Client, llm: ThreadedLlm, faults: list[str]
+    signed: Page, venv: PluginVenv, client: httpx.Client, llm: ThreadedLlm, faults: list[str], audit: Audit
 ) -> None:
     """Install while a chat streams in another tab, configure with Test, use page and command, upgrade with its diff shown,
     uninstall, purge; a broken page and a bad setting stay where they are."""
@@ -319,7 +323,7 @@ def test_from_install_to_purge(
     chat.keyboard.press("Enter")
     expect(chat.get_by_text("It is shelved.")).to_be_visible()
     assert any("Say that this is shelved: the lamp" in str(request) for request in llm.requests)
-    talk_with_the_librarian(chat, client, llm)
+    talk_with_the_librarian(chat, client, llm, audit)
     choose_again(chat.context.new_page(), client, llm)
     chat.goto("/profile/plugins/shelf")
     chat.get_by_label("Colour").fill("red")
@@ -346,7 +350,7 @@ def test_from_install_to_purge(
     expect(signed.get_by_text("is uninstalled.")).to_be_visible(timeout=60_000)
     close(signed)
     expect(chat.get_by_role("link", name="Shelf", exact=True)).to_have_count(0)
-    go_on_without_the_librarian(chat, llm)
+    go_on_without_the_librarian(chat, llm, audit)
     signed.goto("/plugins")
     signed.get_by_role("button", name="Delete its data: shelf").click()
     signed.get_by_label("Type shelf to confirm").wait_for(timeout=60_000)

@@ -254,7 +254,7 @@ class Conversation:
             await self.say("Your list has two entries: **bread** and **call Ada**. Nothing mentions milk.")
             self.end()
         elif "delegate" in words:
-            await self.delegate()
+            await self.delegate(held="hold" in words)
         elif "write" in words or "edit" in words:
             await self.write("edit" in words)
         elif "cut" in words:
@@ -281,7 +281,8 @@ class Conversation:
             )
             self.end()
 
-    async def delegate(self) -> None:
+    async def delegate(self, held: bool) -> None:
+        """``held``: the agent stays at its second step until /mock/go_on."""
         await self.begin()
         await self.say("I will have this looked up.")
         call = self.call(
@@ -306,6 +307,8 @@ class Conversation:
             work["steps"].append({**step, "state": "running", "agent": None})
             work["step"] = f"{title}: {summary}"
             self.emit("tool_progress", call_id=call["id"], data=work)
+            if held and tool == "read_file":
+                await self.world.go_on.wait()
             await asyncio.sleep(0.4)
             work["steps"][-1]["state"] = "done"
         work.update(text="There are **two** ferries a day.", step="")
@@ -479,6 +482,7 @@ class World:
         self.answers: dict[str, asyncio.Future[Json]] = {}
         self.clients: list[Client] = []
         self.refuse = False
+        self.go_on = asyncio.Event()
         self.sends: list[Json] = []
         self.providers: list[Json] = []
         self.models: list[Json] = []
@@ -848,6 +852,8 @@ class App:
         elif act == "gate":
             world.user["gate"] = bool(data.get("on"))
             world.broadcast({"type": "plugins_changed", "id": "approval"})
+        elif act == "go_on":
+            world.go_on.set()
         elif act == "fail_job":
             world.platform.fail_next = True
         elif act == "expire_requests":

@@ -11,7 +11,8 @@ from skald_core.loop.scripted import ScriptedProvider
 from skald_core.plugins.access import Change
 from skald_core.runtime.feed import Subscriber
 from skald_core.testing import AppFactory, TestApp, TestClient, call, calls, scripted_plugin, text
-from tests.support.plugins import allowing, echo, made
+from tests.support.asking import history, new, said, waiting_request
+from tests.support.plugins import allowing, echo, made, with_tools
 
 
 @get("/hello")
@@ -47,7 +48,11 @@ def skald_user_config() -> Any:
     return UserConfig
 
 
-HOOKS = (skald_routes, skald_tools, skald_commands, skald_agents, skald_web_pages, skald_user_config)
+def skald_i18n() -> dict[str, dict[str, str]]:
+    return {"en": {"greeting": "Hello"}}
+
+
+HOOKS = (skald_i18n, skald_routes, skald_tools, skald_commands, skald_agents, skald_web_pages, skald_user_config)
 
 
 async def _access(client: TestClient, body: dict[str, Any]) -> dict[str, Any]:
@@ -68,6 +73,8 @@ async def _seen(app: TestApp, client: TestClient) -> dict[str, bool]:
         "page": bool(await client.get("/api/plugins/pages")),
         "route": (await client.request("GET", "/api/plugin/shared/hello")).status_code == 200,
         "config": (await client.request("GET", "/api/my/plugins/shared/config")).status_code == 200,
+        "text": "plugin.shared.greeting" in await client.get("/api/i18n/en"),
+        "openapi": "/api/plugin/shared/hello" in (await client.get("/api/schema/openapi.json"))["paths"],
         "tool": bool(contributed.tools(visible)),
         "command": any(c["name"] == "hey" for c in await client.get("/api/commands")),
         "agent": any(a["id"] == "helper" for a in await client.get("/api/agents")),
@@ -88,6 +95,21 @@ async def test_a_revocation_takes_everything_away_before_it_is_answered(skald_ap
     assert set((await _seen(app, admin)).values()) == {True}
     await _access(admin, {"users": {bo.user["id"]: None}})
     assert await _seen(app, bo) == everything
+
+
+async def test_who_is_nobody_here_hears_of_no_plugin(skald_app: AppFactory) -> None:
+    """Without signing in the texts are empty and the API's description is the kernel's; who manages plugins sees all."""
+    app = await skald_app(made("shared", *HOOKS))
+    admin = await app.client()
+    assert admin.user is not None
+    await app.skald.plugins.change_access("shared", users={admin.user["id"]: False})
+    seen = await _seen(app, admin)
+    assert (seen["text"], seen["openapi"], seen["route"]) == (True, True, False)  # the catalog is theirs all the same
+    stranger = app.anonymous()
+    assert await stranger.get("/api/i18n/en") == {}
+    paths = (await stranger.get("/api/schema/openapi.json"))["paths"]
+    assert "/api/plugins" in paths
+    assert not any("shared" in path for path in paths)
 
 
 async def test_the_default_counts_where_nobody_said_otherwise(skald_app: AppFactory) -> None:
@@ -153,6 +175,36 @@ async def test_a_tool_that_was_taken_away_cannot_be_called(skald_app: AppFactory
     states = [c["state"] for m in messages for c in m["calls"]]
     assert states[-1] != "done"
     assert len(states) == 2
+
+
+@pytest.mark.parametrize("how", ["revoked", "disabled"])
+async def test_a_call_that_waits_for_a_person_does_not_outlive_its_plugin(skald_app: AppFactory, how: str) -> None:
+    """Allowed after the plugin was taken from the user or disabled, it is refused: the tool does not run."""
+    ran: list[str] = []
+
+    @skald.tool(scope="write")
+    async def late() -> str:
+        """Run late."""
+        ran.append("late")
+        return "ran"
+
+    provider = ScriptedProvider([calls(call("late", {})), text("so be it")])
+    app = await skald_app(scripted_plugin(provider), allowing("late"), with_tools(late))
+    await app.add_model()
+    client = await app.client()
+    assert client.user is not None
+    conversation = await new(client)
+    await said(client, "go", conversation)
+    request = await waiting_request(app, client, conversation)
+    if how == "revoked":
+        await client.put("/api/plugins/tools/access", {"users": {client.user["id"]: False}})
+    else:
+        await client.post("/api/plugins/tools/disable")
+    await client.post(f"/api/requests/{request['id']}/answer", {"choice": "allow_once"})
+    await app.idle(client, conversation)
+    (made_call,) = (await history(client, conversation))[1]["calls"]
+    assert (made_call["state"], ran) == ("rejected", [])
+    assert "not available any more" in made_call["result"]
 
 
 async def test_events_of_a_plugin_reach_only_who_may_use_it(skald_app: AppFactory) -> None:

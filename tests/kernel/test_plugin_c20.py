@@ -66,6 +66,18 @@ def _rows(client: httpx.Client) -> dict[str, dict[str, Any]]:
     return {row["id"]: row for row in answer.json()}
 
 
+def _listed(server: ServerProcess, site: Path, *options: str) -> str:
+    """What ``skald plugin list`` prints."""
+    return subprocess.run(
+        [sys.executable, "-m", "skald_core", "plugin", "list", "--data", str(server.data), *options],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{site}"},
+    ).stdout
+
+
 def _enable(client: httpx.Client, plugin: str) -> dict[str, Any]:
     found: dict[str, Any] = client.post(f"/api/plugins/{plugin}/enable").json()
     return found
@@ -103,18 +115,19 @@ def test_bad_plugins_break_only_themselves(tmp_path: Path, site: Path) -> None:
             client.post(f"/api/conversations/{made['id']}/messages", json=body).raise_for_status()
         assert client.get("/api/plugin/good/hello").text == "hello"
         assert (tmp_path / "imports").read_text() == before  # a turn imports nothing anew
+        told = {line.split()[0]: line for line in _listed(server, site).splitlines() if not line.startswith(" ")}
+        assert "enabled" in told["good"]
+        for name, (_, phase, words) in BAD.items():  # with phase and message; the traceback where it is asked for
+            assert "  failed  " in told[name]
+            assert f" {phase}: " in told[name]
+            assert words in told[name]
+        assert "manifest: " in told["twice"]
+        assert "Traceback (most recent call last)" not in _listed(server, site)
+        assert "    ModuleNotFoundError: No module named 'a_module_nobody_has'" in _listed(server, site, "--verbose")
         for name in BAD:
             assert client.post(f"/api/plugins/{name}/disable").json()["state"] == "disabled"
         client.close()
-        listed = subprocess.run(
-            [sys.executable, "-m", "skald_core", "plugin", "list", "--json", "--data", str(server.data)],
-            capture_output=True,
-            text=True,
-            check=True,
-            cwd=ROOT,
-            env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{site}"},
-        )
-        states = {row["id"]: (row["enabled"], row["state"]) for row in json.loads(listed.stdout)}
+        states = {row["id"]: (row["enabled"], row["state"]) for row in json.loads(_listed(server, site, "--json"))}
         assert states["good"] == (True, "running")
         assert states["syntax"] == (False, "disabled")
 
@@ -163,6 +176,36 @@ def test_a_slow_import_does_not_hold_up_the_server(tmp_path: Path, site: Path) -
         client = server.sign_in()
         assert _rows(client)["aa-slow"]["state"] == "starting"
         assert client.post("/api/plugins/aa-slow/disable").json()["state"] == "disabled"
+        client.close()
+
+
+def test_a_server_told_to_stop_while_it_starts_blames_nobody(tmp_path: Path, site: Path) -> None:
+    """SIGTERM in the middle of an import ends the start in order; the plugin is loaded again at the next one."""
+    install(site, "aa-slow", f"print('importing', flush=True){SLOW}", manifest=GOOD_MANIFEST)
+    release = tmp_path / "release"
+    release.touch()
+    env = {"RELEASE": str(release)}
+    with _server(tmp_path, site, **env) as server:
+        client = server.first_user(encrypted=False)
+        assert _enable(client, "aa-slow")["state"] == "running"
+        client.close()
+    release.unlink()
+    starting = subprocess.Popen(
+        [sys.executable, "-m", "skald_core", "serve", "--data", str(server.data), "--port", "0", "--no-input"],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{site}", "SKALD_STRICT_PLUGINS": "0", **env},
+    )
+    assert starting.stdout is not None
+    with starting.stdout:
+        assert starting.stdout.readline() == "importing\n"
+        starting.terminate()
+        assert starting.wait(30) == 0
+    release.touch()
+    with _server(tmp_path, site, **env) as server:
+        client = server.sign_in()
+        assert _rows(client)["aa-slow"]["state"] == "running"
         client.close()
 
 

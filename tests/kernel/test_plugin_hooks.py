@@ -536,12 +536,21 @@ def breaks(args, host):
 def tells(args, host):
     raise ToolError("This is told.")
 
+def own_names(parser):
+    for name in ("url", "user", "data"):
+        parser.add_argument(name)
+
+async def save(args, host):
+    said = await host.request("GET", "greeting")
+    print(said["text"], args.url, args.user, args.data)
+
 @hookimpl
 def skald_cli():
     return [
         CliCommand(name="greet", help="Greet somebody", run=greet, arguments=arguments),
         CliCommand(name="breaks", help="Break", run=breaks),
         CliCommand(name="tells", help="Tell", run=tells),
+        CliCommand(name="save", help="Save a page", run=save, arguments=own_names),
     ]
 """
 
@@ -567,13 +576,15 @@ def test_skald_cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
         assert "disabled; enable it with 'skald plugin enable greeter'" in capsys.readouterr().err
         assert "skald_plugin_greeter" not in sys.modules
         row = admin.post("/api/plugins/greeter/enable").json()
-        assert (row["state"], row["contributes"]["cli"]) == ("running", ["greet", "breaks", "tells"])
+        assert (row["state"], row["contributes"]["cli"]) == ("running", ["greet", "breaks", "tells", "save"])
         assert main(["greeter", "greet", "Bo", "--loud", *there]) == 7
         assert capsys.readouterr().out == "HELLO BO\n"
         assert main(["greeter", "breaks", *there]) == 1
         assert "'breaks' failed: RuntimeError: this broke" in capsys.readouterr().err
         assert main(["greeter", "tells", *there]) == 1
         assert capsys.readouterr().err == "skald: This is told.\n"
+        assert main(["greeter", "save", "http://127.0.0.1:9/page", "a", "b", *there]) == 0  # not where the password goes
+        assert capsys.readouterr().out == "hello http://127.0.0.1:9/page a b\n"
         with pytest.raises(SystemExit):
             main(["greeter", "--help", *there])
         assert "Greet somebody" in capsys.readouterr().out

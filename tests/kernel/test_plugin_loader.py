@@ -147,6 +147,27 @@ async def test_blocked_plugins_do_not_run_and_may_come_back(bench: Bench) -> Non
     assert row.state == "running"
 
 
+async def test_every_end_of_a_state_is_told(bench: Bench) -> None:
+    """Open catalogs load again for a plugin that could not start, and when one that failed is disabled; not for nothing."""
+    bench.write("bad", "raise RuntimeError('no')")
+    bench.write("good", GOOD)
+    plugins = await bench.boot(bundled=frozenset())
+    told: list[tuple[str, str]] = []
+
+    async def changed(plugin_id: str) -> None:
+        told.append((plugin_id, plugins.rows[plugin_id].state))
+
+    plugins.changed = changed
+    await plugins.enable("bad")
+    for _ in range(2):
+        await plugins.disable("bad")
+    plugins.block_reason = lambda found: "it steals keys"
+    await plugins.enable("good")
+    assert told == [("bad", "failed"), ("bad", "disabled"), ("good", "blocked")]
+    stored = await bench.db.read(lambda c: c.execute("SELECT id, state FROM plugins ORDER BY id").fetchall())
+    assert stored == [("bad", "disabled"), ("good", "blocked")]
+
+
 NOTES = """
 @hookimpl
 def skald_schema(ctx):

@@ -251,6 +251,42 @@ async def test_settings_that_cannot_be_read_are_kept_aside(skald_app: AppFactory
     assert [json.loads(row[0]) for row in rows] == [{"place": "Bari", "days": 99}]
 
 
+class Plain(msgspec.Struct):
+    city: str = "Rome"
+    key: str = ""
+
+
+class Hidden(msgspec.Struct):
+    city: str = "Rome"
+    key: skald.Secret = skald.Secret()  # noqa: RUF009 -- immutable
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_text_that_becomes_a_secret_is_one(skald_app: AppFactory, version: int, fails: bool) -> None:
+    """With or without a new version, also when ``migrate_config`` fails: the value is kept, and no answer has it."""
+
+    def migrate(values: dict[str, Any], was: int) -> dict[str, Any]:
+        if fails:
+            raise KeyError("nowhere")
+        return values
+
+    app = await skald_app(settings_plugin(config=Plain, version="1.0"))
+    await app.skald.settings_desk.save("weather", {"city": "Bari", "key": "s3cret"}, "en")
+    started: list[Any] = []
+    settings = skald.Settings(type=Hidden, version=version, migrate_config=migrate)
+    app = await skald_app(settings_plugin(config=settings, version="2.0", started=started))
+    assert started[-1].config.key.reveal() == "s3cret"
+    client = await app.client()
+    for path in ("/api/plugins/weather/config", "/api/plugins/weather", "/api/plugins"):
+        assert "s3cret" not in (await client.request("GET", path)).text
+    assert (await client.get("/api/plugins/weather/config"))["secrets"] == {"key": True}
+    rows = await app.skald.system_db.read(
+        lambda c: c.execute("SELECT config FROM plugin_config UNION SELECT config FROM plugin_config_aside").fetchall()
+    )
+    assert "s3cret" not in str(rows)
+
+
 async def test_settings_ahead_of_the_code_refuse_to_start(skald_app: AppFactory) -> None:
     """After a downgrade nothing is touched, and the reason names the version that wrote them."""
     app = await skald_app(settings_plugin(config=skald.Settings(type=New, version=2), version="2.0"))

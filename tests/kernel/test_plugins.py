@@ -106,6 +106,29 @@ async def test_a_plugin_that_killed_the_last_boot_starts_disabled(bench: Bench) 
     assert not (bench.folder / "plugins.loading").exists()
 
 
+async def test_a_plugin_that_keeps_killing_starts_stays_off(bench: Bench) -> None:
+    """Behind its import one end of the process may be anybody's doing; a second in a row switches the plugin off, and a
+    start that went well in between forgets the first."""
+    mark = bench.folder / "plugins.loading"
+    bench.write("killer", "from pathlib import Path\n@hookimpl\ndef skald_startup():\n    global seen\n"
+        f"    seen = Path({str(mark)!r}).read_text()\n")  # fmt: skip
+    for _ in range(2):
+        plugins = await bench.boot()
+        await plugins.enable("killer")
+        assert sys.modules["bench_killer"].seen == "killer 1"  # what would be left if it ended the process here
+        await plugins.shutdown()
+        mark.write_text("killer 1")
+        plugins = await bench.boot()
+        assert (plugins.rows["killer"].state, sys.modules["bench_killer"].seen) == ("running", "killer 2")
+        await plugins.shutdown()
+    mark.write_text("killer 2")
+    plugins = await bench.boot()
+    row = plugins.rows["killer"]
+    assert (row.state, row.enabled) == ("disabled", False)
+    assert row.error is not None
+    assert (row.error.phase, "died" in row.error.message) == ("start", True)
+
+
 async def test_safe_mode_starts_only_what_is_listed(bench: Bench) -> None:
     """`SKALD_PLUGINS=` leaves every plugin out, and says so."""
     bench.write("good", GOOD)

@@ -69,7 +69,8 @@ async def test_child_events_come_wrapped_and_its_usage_counts(store: Store) -> N
     assert {(e.frame, e.parent_call, e.agent, e.title) for e in wrapped} == {(root.id, made.id, "helper", "Doing")}
     inner = [e.event for e in wrapped]
     assert kinds(inner, "round_started") == [
-        "system", "user", "assistant", "tool_call_start", "tool_call_end", "assistant", "result",
+        "system", "user", "assistant", "tool_call_start", "tool_call_end", "user", "assistant",
+        "result",
     ]  # fmt: skip
     assert (of(inner, SystemEvent)[0].depth, of(inner, SystemEvent)[0].parent_call) == (1, made.id)
     assert of(inner, ResultEvent)[0].final_text == made.result == "found"

@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -191,6 +192,44 @@ def test_media_goes_only_to_models_that_see_and_only_in_its_turn() -> None:
     assert not [
         p for m in project(history.messages, info=VISION, media=media) for p in m.parts if isinstance(p, MediaPart)
     ]
+
+
+def test_the_host_words_calls_that_ended_without_a_result_and_the_summary() -> None:
+    """A text that was recorded goes before the configured one."""
+    options = ProjectionOptions(
+        rejected="no!", cancelled="stop!", interrupted="cut!", summary_prefix="<s>", summary_suffix="</s>"
+    )
+    states: list[tuple[str, Any]] = [
+        ("rejected", None),
+        ("cancelled", ""),
+        ("running", None),
+        ("rejected", "own words"),
+    ]
+    checkpoint = Checkpoint(1, F, "SUM", MessageId(9))
+    made = project(History().user("q").says("", *states).messages, options=options, checkpoint=checkpoint)
+    assert [p.content for p in made[2].parts if isinstance(p, ResultPart)] == ["no!", "stop!", "cut!", "own words"]
+    assert made[0].parts == (TextPart("<s>SUM</s>\n\nq"),)
+
+
+def test_text_after_media_joins_the_text_before_it() -> None:
+    """One text part, then the media of all of the user's messages in their order."""
+    one, two = (Attachment(f"{n}.png", f"{n}.png", "image/png") for n in "ab")
+    media = {"a.png": MediaPart("image/png", b"1"), "b.png": MediaPart("image/png", b"2")}
+    history = History().user("look", attachments=(one,)).user("and here", attachments=(two,)).user("well?")
+    options = ProjectionOptions(attachments=False)
+    (made,) = project(history.messages, info=VISION, media=media, options=options)
+    assert made.parts == (TextPart("look\n\nand here\n\nwell?"), media["a.png"], media["b.png"])
+
+
+def test_media_of_a_result_follows_its_group() -> None:
+    """As a user message of its own, after all results of the round."""
+    media = {"p.png": MediaPart("image/png", b"1")}
+    history = History().user("q").says("", ("done", "r"), ("done", "s"))
+    call = msgspec.structs.replace(history.messages[1].calls[0], media=(Attachment("p.png", "p.png"),))
+    history.messages[1] = msgspec.structs.replace(history.messages[1], calls=(call, history.messages[1].calls[1]))
+    made = project(history.messages, info=VISION, media=media)
+    assert [m.role for m in made] == ["user", "assistant", "tool", "user"]
+    assert made[3].parts[1] == media["p.png"]
 
 
 def test_the_tail_ends_the_last_user_message() -> None:

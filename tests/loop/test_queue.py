@@ -127,12 +127,14 @@ async def test_a_finished_task_comes_in_as_a_completed_call(store: Store) -> Non
     assert again == Sent(again.message_id, existing=True)
     provider.assert_complete()
     shown = [tag for tag in kinds(events) if tag != "queue_changed"]
-    assert shown == ["system", "assistant", "tool_call_start", "tool_call_end", "round_started", "assistant", "result"]
+    assert shown == [
+        "system", "assistant", "tool_call_start", "tool_call_end", "user", "round_started", "assistant", "result",
+    ]  # fmt: skip
     (start,), (end,) = of(events, ToolCallStartEvent), of(events, ToolCallEndEvent)
     assert (start.tool_name, start.input) == ("task_completed", {"task_id": "t7"})
     brought = {"task_id": "t7", "title": "Report", "result": "42 pages"}
     assert msgspec.json.decode(end.result) == brought
-    assert not of(events, UserEvent)
+    assert [event.subtype for event in of(events, UserEvent)] == ["tool_result"]
     message = (await path(store))[2]
     assert (message.synthetic, message.role, message.id) == (
         True,

@@ -118,8 +118,8 @@ def test_an_agent_needs_a_model_and_a_session_an_id() -> None:
 
 
 async def test_pieces_are_sent_only_when_wanted(store: Store) -> None:
-    """Without them the message is whole all the same, and a client that joins late sees what there is so far."""
-    agent = make(ScriptedProvider([text("Hel", "lo")]), partials=False, store=store)
+    """Only who asks gets them; without them the message is whole all the same."""
+    agent = make(ScriptedProvider([text("Hel", "lo")]), store=store)
     seen = await collect(agent.session("c").run("hi"))
     assert of(seen, events.PartialAssistantEvent) == []
     assert result(seen).final_text == "Hello"

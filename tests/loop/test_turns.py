@@ -64,8 +64,8 @@ async def test_text_tool_final_over_two_rounds(store: Store) -> None:
     agent = make(provider, Plain("look", "seen"), store=store)
     events = await collect(agent.session("c").run("hi"))
     assert kinds(events) == [
-        "system", "user", "round_started", "assistant", "tool_call_start", "tool_call_end", "round_started",
-        "assistant", "result",
+        "system", "user", "round_started", "assistant", "tool_call_start", "tool_call_end", "user",
+        "round_started", "assistant", "result",
     ]  # fmt: skip
     messages = await path(store)
     assert [(m.role, m.content) for m in messages] == [
@@ -89,19 +89,20 @@ async def test_events_name_what_was_stored(store: Store) -> None:
     provider = ScriptedProvider([calls(call("look")), text("done")])
     events = await collect(make(provider, Plain("look"), store=store).session("c").run("hi", client_id="k"))
     messages = await path(store)
-    (user,) = of(events, UserEvent)
+    user, results = of(events, UserEvent)
     first, last = of(events, AssistantEvent)
     assert [user.message_id, first.message_id, last.message_id] == [m.id for m in messages]
     assert [user.parent, first.parent, last.parent] == [None, messages[0].id, messages[1].id]
     assert user.client_id == "k"
     assert (first.final, last.final) == (False, True)
+    assert (results.subtype, results.message_id) == ("tool_result", first.message_id)
     (view,) = first.calls
     assert view.call_id == messages[1].calls[0].id == of(events, ToolCallEndEvent)[0].call_id
 
 
 async def test_deltas_come_before_the_message_and_join_to_it(store: Store) -> None:
     provider = ScriptedProvider([text("a", "b", "c", reasoning=("th", "ink"))])
-    events = await collect(make(provider, store=store).session("c").run("hi"))
+    events = await collect(make(provider, store=store, partials=True).session("c").run("hi"))
     parts = of(events, PartialAssistantEvent)
     assert "".join(p.text for p in parts if p.kind == "text") == "abc"
     assert "".join(p.text for p in parts if p.kind == "reasoning") == "think"
@@ -114,7 +115,7 @@ async def test_the_round_limit_ends_with_an_error(store: Store) -> None:
     agent = make(provider, Plain("look"), store=store, limits=Limits(rounds=2))
     events = await collect(agent.session("c").run("hi"))
     assert kinds(events)[-2:] == ["error", "result"]
-    assert of(events, ErrorEvent)[0].kind == "turn_limit"
+    assert (of(events, ErrorEvent)[0].kind, of(events, ErrorEvent)[0].name) == ("turn_limit", "TurnLimitError")
     assert result(events).subtype == "error"
     assert len(provider.requests) == 2
 
@@ -752,7 +753,7 @@ async def test_display_and_media_reach_the_interface(store: Store) -> None:
 
 async def test_a_call_written_as_text_is_run_and_not_shown(store: Store) -> None:
     provider = ScriptedProvider([text('{"name": "add",', ' "arguments": {"a": 1, "b": 2}}'), text("3")])
-    events = await collect(make(provider, add, store=store).session("c").run("1+2?"))
+    events = await collect(make(provider, add, store=store, partials=True).session("c").run("1+2?"))
     assert [p.text for p in of(events, PartialAssistantEvent)] == ["3"]
     message = (await path(store))[1]
     assert (message.content, message.calls[0].name, message.calls[0].result) == ("", "add", "3")
@@ -761,7 +762,9 @@ async def test_a_call_written_as_text_is_run_and_not_shown(store: Store) -> None
 
 async def test_json_that_is_no_call_is_shown_as_text(store: Store) -> None:
     answer = '{"name": "addition", "arguments": {}}'
-    events = await collect(make(ScriptedProvider([text(answer)]), add, store=store).session("c").run("hi"))
+    events = await collect(
+        make(ScriptedProvider([text(answer)]), add, store=store, partials=True).session("c").run("hi")
+    )
     assert "".join(p.text for p in of(events, PartialAssistantEvent)) == answer
     assert result(events).final_text == answer
 
@@ -969,7 +972,7 @@ async def test_prompt_hooks_block_or_add_context(store: Store) -> None:
     provider = ScriptedProvider([text("ok")])
     session = make(provider, hooks=Prompted(), store=store).session("c")
     events = await collect(session.run("bad word"))
-    assert kinds(events) == ["error", "result"]
+    assert kinds(events) == ["system", "error", "result"]
     assert await store.root(session.conversation) is None
     with pytest.raises(HookError, match="not that word"):
         await session.send("bad word")

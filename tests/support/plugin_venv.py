@@ -8,6 +8,9 @@ import sys
 from importlib.metadata import distribution
 from pathlib import Path
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
 from skald_core.plugins.install.environment import kernel_names, snapshot
 from tests.support.server import ROOT
 
@@ -31,22 +34,32 @@ class PluginVenv:
         self._link_kernel()
 
     def _link_kernel(self) -> None:
-        """Metadata folders are made of links to files, so that tools see folders; packages are links themselves."""
         installed = snapshot()
-        for name in sorted(kernel_names(installed)):
-            if name not in installed:
-                continue
-            home = installed[name].home
-            for top in {file.parts[0] for file in distribution(name).files or ()} - {"..", "__pycache__"}:
-                source, target = home.parent / top, self.site / top
-                if top == home.name:
-                    target.mkdir()
-                    for file in home.iterdir():
-                        if file.is_file():
-                            (target / file.name).symlink_to(file)
-                elif source.exists() and not source.name.endswith(".pth"):
-                    target.symlink_to(source)
+        for name in sorted(kernel_names(installed) & installed.keys()):
+            self._link(name, installed[name].home)
         (self.site / "kernel.pth").write_text(f"{ROOT}\n")
+
+    def _link(self, name: str, home: Path) -> None:
+        """Metadata folders are made of links to files, so that tools see folders; packages are links themselves."""
+        for top in {file.parts[0] for file in distribution(name).files or ()} - {"..", "__pycache__"}:
+            source, target = home.parent / top, self.site / top
+            if target.is_symlink() or target.exists():
+                continue
+            if top == home.name:
+                target.mkdir()
+                for file in home.iterdir():
+                    if file.is_file():
+                        (target / file.name).symlink_to(file)
+            elif source.exists() and not source.name.endswith(".pth"):
+                target.symlink_to(source)
+
+    def link_plugin(self, name: str) -> None:
+        """Make a plugin of this workspace, and what it needs directly, importable as an editable install would."""
+        installed = snapshot()
+        needs = {canonicalize_name(Requirement(text).name) for text in distribution(name).requires or ()}
+        for each in {canonicalize_name(name), *needs} - {"skald-core"}:
+            self._link(each, installed[each].home)
+        (self.site / f"{name}.pth").write_text(f"{ROOT / 'plugins' / name / 'src'}\n")
 
     @property
     def settings(self) -> dict[str, str]:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from skald_anthropic.dialect import BINDING_BETA, Dialect
 from skald_anthropic.payload import betas_of, build_body
+from skald_anthropic.provider import AnthropicProvider
 from skald_core.api import (
     CallPart,
     MediaPart,
@@ -24,6 +25,7 @@ from skald_core.api import (
     ServerReply,
     SystemBlock,
     TextPart,
+    ToolSpec,
     WireMessage,
     encode_body,
 )
@@ -202,6 +204,70 @@ def test_marks_end_the_conversation() -> None:
 
 
 # --- order and shape -----------------------------------------------------------------------------------------------
+
+
+MAIL = ToolSpec("mail", "Send mail.", {"type": "object", "properties": {}}, defer_loading=True)
+MAPS = ToolSpec("maps", "Find a place.", {"type": "object", "properties": {}}, defer_loading=True)
+LOADED = (
+    user("Write to Ada."),
+    said(CallPart("toolu_1", "find", "{}"), CallPart("toolu_2", "read_file", "{}")),
+    WireMessage("tool", (ResultPart("toolu_1", "Found one.", tools=("mail", "gone")), ResultPart("toolu_2", "hi"))),
+)
+
+
+def test_tools_loaded_by_reference_snapshot() -> None:
+    """Deferred tools are declared so; the result that brings them holds references alone, its text follows the results."""
+    got = sent(ask(messages=LOADED, tools=(READ_FILE, MAIL, MAPS), cache=False))
+    assert [(tool["name"], tool.get("defer_loading")) for tool in got["tools"]] == [
+        ("read_file", None), ("mail", True), ("maps", True),
+    ]  # fmt: skip
+    assert got["messages"][2] == {
+        "role": "user",
+        "content": [
+            {
+                "type": "tool_result",
+                "tool_use_id": "toolu_1",
+                "content": [{"type": "tool_reference", "tool_name": "mail"}],
+            },
+            {"type": "tool_result", "tool_use_id": "toolu_2", "content": "hi"},
+            {"type": "text", "text": "Found one."},
+        ],
+    }
+
+
+def test_a_server_that_knows_no_references_gets_the_tools_inline() -> None:
+    """Learnt from one refusal: what was brought in is a tool like any other, and the result is its text."""
+    at = Dialect("claude-sonnet-4-5")
+    request = ask(messages=LOADED, tools=(READ_FILE, MAIL, MAPS), cache=False)
+    reply = ServerReply(message="tools.1.defer_loading: Extra inputs are not permitted", status=400)
+    assert at.learn(reply, build_body(request, at), {})
+    assert not at.learn(reply, build_body(request, at), {})
+    got = sent(request, at)
+    assert [tool["name"] for tool in got["tools"]] == ["read_file", "mail"]
+    assert "defer_loading" not in json.dumps(got)
+    assert got["messages"][2]["content"][0]["content"] == "Found one."
+
+
+def test_never_are_all_tools_deferred() -> None:
+    """The API refuses that, and nothing could bring them in."""
+    got = sent(ask(tools=(MAIL, MAPS)))
+    assert [(tool["name"], "defer_loading" in tool) for tool in got["tools"]] == [("mail", False), ("maps", False)]
+
+
+@pytest.mark.parametrize(
+    ("base_url", "model", "want"),
+    [
+        ("", "claude-haiku-4-5-20251001", "reference"),
+        ("", "claude-opus-4-8", "reference"),
+        ("", "claude-opus-4-1", "inline"),
+        ("", "other-model", "inline"),
+        ("http://127.0.0.1:9", "claude-opus-4-8", "inline"),
+    ],
+)
+def test_which_models_load_tools_by_reference(base_url: str, model: str, want: str) -> None:
+    """From 4.5, and at Anthropic's own address; what the caller says wins."""
+    assert AnthropicProvider(base_url=base_url).info(model).tool_loading == want
+    assert AnthropicProvider(base_url=base_url, infos={model: INFO}).info(model).tool_loading == "inline"
 
 
 def test_roles_alternate_and_the_user_has_first_and_last_word() -> None:

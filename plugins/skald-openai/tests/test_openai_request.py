@@ -30,6 +30,7 @@ from skald_core.testing.servers import READ_FILE, user
 from skald_openai.dialect import Dialect
 from skald_openai.messages import to_messages
 from skald_openai.payload import build_body
+from skald_openai.provider import OpenAIProvider
 from skald_openai.services import parse_endpoint
 
 PNG = MediaPart("image/png", b"\x89PNG", "cat.png")
@@ -201,6 +202,78 @@ def test_empty_reasoning_never_makes_an_empty_field() -> None:
     """Where no placeholder is known, the field stays away."""
     wire = messages(called(ReasoningPart("")), at=dialect(model="kimi-k2.6"))
     assert "reasoning_content" not in wire[0]
+
+
+def test_vllm_gets_it_in_both_fields() -> None:
+    """Its releases differ in the name; plain answers get neither, and no message an empty one."""
+    at = dialect("http://127.0.0.1:8000/v1", "qwen3-8b")
+    wire = messages(
+        called(ReasoningPart("hm"), state={"reasoning_field": "reasoning"}), ANSWERED, called(), ANSWERED,
+        WireMessage("assistant", (ReasoningPart("hm"), TextPart("Done."))), at=at,
+    )  # fmt: skip
+    assert (wire[0]["reasoning_content"], wire[0]["reasoning"]) == ("hm", "hm")
+    for plain in (wire[2], wire[4]):
+        assert not plain.keys() & {"reasoning", "reasoning_content"}
+
+
+MAIL = ToolSpec("mail", "Send mail.", {"type": "object", "properties": {}})
+LOADED = (user("Write to Ada."), called(), ANSWERED, WireMessage("system", (), tools=(MAIL,)))
+
+
+def test_tools_loaded_by_message_snapshot() -> None:
+    """A system message with tools and no content, right after the results; the request's own list stays as it was."""
+    body = build_body(ask(messages=LOADED, tools=(READ_FILE,)), dialect("https://api.moonshot.ai/v1", "kimi-k3"))
+    assert [tool["function"]["name"] for tool in body["tools"]] == ["read_file"]
+    assert body["messages"][-2]["role"] == "tool"
+    assert body["messages"][-1] == {
+        "role": "system",
+        "tools": [
+            {
+                "type": "function",
+                "function": {
+                    "name": "mail",
+                    "description": "Send mail.",
+                    "parameters": {"type": "object", "properties": {}},
+                },
+            }
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "messages[3].content: field required",
+        "Invalid request: message at position 3 must not be empty: content is missing",
+        "messages.3.tools: Extra inputs are not permitted",
+    ],
+)
+def test_a_server_that_takes_no_tools_in_messages_gets_them_in_its_list(message: str) -> None:
+    """Learnt from one refusal."""
+    at = dialect("https://api.moonshot.ai/v1", "kimi-k3")
+    request = ask(messages=LOADED, tools=(READ_FILE,))
+    assert at.learn(ServerReply(message=message, status=400), build_body(request, at), {})
+    body = build_body(request, at)
+    assert [tool["function"]["name"] for tool in body["tools"]] == ["read_file", "mail"]
+    assert [found["role"] for found in body["messages"]][-1] == "tool"
+    assert not at.learn(ServerReply(message=message, status=400), body, {})
+
+
+@pytest.mark.parametrize(
+    ("base_url", "model", "want"),
+    [
+        ("https://api.moonshot.ai/v1", "kimi-k3", "system"),
+        ("https://api.moonshot.cn/v1", "kimi-k3-turbo", "system"),
+        ("https://api.moonshot.ai/v1", "kimi-k2.6", "inline"),
+        ("http://127.0.0.1:8000/v1", "kimi-k3", "inline"),
+        ("https://api.openai.com/v1", "gpt-5.5", "inline"),
+    ],
+)
+def test_which_models_load_tools_by_message(base_url: str, model: str, want: str) -> None:
+    """Where the service is known to take it; what the caller says wins."""
+    assert OpenAIProvider(provider_id="p", base_url=base_url).info(model).tool_loading == want
+    said = OpenAIProvider(provider_id="p", base_url=base_url, infos={model: SEEING})
+    assert said.info(model).tool_loading == "inline"
 
 
 @pytest.mark.parametrize(

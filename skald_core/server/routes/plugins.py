@@ -18,7 +18,7 @@ from skald_core.plugins.configure import FormView, TestResult
 from skald_core.plugins.health import run_checks
 from skald_core.plugins.install.purge import PluginData
 from skald_core.plugins.state import Failure, PluginRow, State
-from skald_core.server.guards import caller, capability, public, runtime, signed_in
+from skald_core.server.guards import caller, capability, plugins_for, public, runtime, signed_in
 
 if TYPE_CHECKING:
     from skald_core.runtime.app import Skald
@@ -327,8 +327,10 @@ async def health(request: AnyRequest, plugin: FromPath[str]) -> list[HealthView]
 
 @get("/api/i18n/{locale:str}", guards=[public])
 async def texts(request: AnyRequest, locale: FromPath[str]) -> dict[str, str]:
-    """Texts of all running plugins in a language; what it lacks in the instance's, then in English."""
-    return dict(runtime(request).texts.of_plugins(locale))
+    """Texts of the caller's plugins in a language; what it lacks in the instance's, then in English."""
+    found = runtime(request).texts.of_plugins(locale)
+    known = await plugins_for(request)
+    return {key: text for key, text in found.items() if known is None or key.split(".", 2)[1] in known}
 
 
 @get("/api/plugin/{plugin:str}/web/{file:path}", guards=[signed_in])

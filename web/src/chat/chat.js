@@ -863,8 +863,10 @@ export class SkChat extends SkElement {
         gap: var(--s1);
       }
       .title .chip {
+        display: block;
         flex: 0 1 auto;
         min-inline-size: 3rem;
+        max-inline-size: 45%;
         overflow: hidden;
         text-overflow: ellipsis;
       }

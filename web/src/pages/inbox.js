@@ -184,6 +184,14 @@ export class SkInboxPage extends SkElement {
         background: var(--tint-strong);
         border-color: transparent;
       }
+      @media (max-width: 30rem) {
+        .tabs {
+          gap: var(--s1);
+        }
+        .tabs .btn {
+          padding-inline: var(--s2);
+        }
+      }
       .n {
         font-variant-numeric: tabular-nums;
         color: var(--text-soft);

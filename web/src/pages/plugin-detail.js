@@ -248,7 +248,7 @@ export class SkPluginDetail extends SkElement {
   }
 
   render() {
-    if (!app.can("plugin.manage")) return html`<sk-page .title=${t("nav.plugins")}><sk-empty icon="shield-lock" .text=${t("plugins.not_allowed")}></sk-empty></sk-page>`;
+    if (!app.can("plugin.manage")) return html`<sk-page .title=${t("nav.plugins")}><sk-empty icon="shield-lock" .text=${t("plugins.not_allowed")}><a class="btn" href="/">${t("page.home")}</a></sk-empty></sk-page>`;
     // The dialog outlives what it changes, such as the page of a plugin that is being uninstalled.
     return html`${this._body()}<sk-plugin-flow></sk-plugin-flow>`;
   }

@@ -275,7 +275,7 @@ export class SkPluginsPage extends SkElement {
 
   render() {
     if (!app.can("plugin.manage")) {
-      return html`<sk-page .title=${t("nav.plugins")}><sk-empty icon="shield-lock" .text=${t("plugins.not_allowed")}></sk-empty></sk-page>`;
+      return html`<sk-page .title=${t("nav.plugins")}><sk-empty icon="shield-lock" .text=${t("plugins.not_allowed")}><a class="btn" href="/">${t("page.home")}</a></sk-empty></sk-page>`;
     }
     const tab = this._tab;
     const trouble = (this._plugins.data ?? []).filter(inTrouble).length;

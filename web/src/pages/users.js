@@ -165,7 +165,7 @@ export class SkUsersPage extends SkElement {
 
   render() {
     if (!app.can("users.manage")) {
-      return html`<sk-page .title=${t("nav.users")}><sk-empty icon="shield-lock" .text=${t("users.not_allowed")}></sk-empty></sk-page>`;
+      return html`<sk-page .title=${t("nav.users")}><sk-empty icon="shield-lock" .text=${t("users.not_allowed")}><a class="btn" href="/">${t("page.home")}</a></sk-empty></sk-page>`;
     }
     return html`<sk-page .title=${t("nav.users")} .purpose=${t("users.purpose")}>
         <sk-button slot="action" variant="primary" icon="person-plus" @click=${() => this._ask("add", null)}>${t("users.add")}</sk-button>

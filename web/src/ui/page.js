@@ -91,6 +91,10 @@ export class SkPage extends SkElement {
       .words p {
         margin-block-start: var(--s1);
       }
+      /* A button of its own, as plugins' pages have, is as wide as its words. */
+      slot:not([name])::slotted(sk-button) {
+        align-self: flex-start;
+      }
       .back {
         align-self: flex-start;
         margin-block-end: calc(-1 * var(--s3));

@@ -34,6 +34,7 @@ _THOUGHT = re.compile(
     r"signature.{0,20}thinking|thinking.{0,40}(?:signature|bound to|cannot be modified)|redacted_thinking",
     re.IGNORECASE,
 )
+_DEFERRED = re.compile(r"defer_loading|tool[_ ]reference", re.IGNORECASE)
 _ANY = re.compile(_REFUSED, re.IGNORECASE)
 
 
@@ -50,6 +51,8 @@ class Dialect:
         Thinking is on unless it is turned off (from 5.0).
     binding
         The server doubts thoughts whose context has changed; ask it to drop those instead of refusing the request.
+    defers
+        Tools may be declared with ``defer_loading`` and brought in by ``tool_reference`` blocks.
     """
 
     def __init__(self, model: str) -> None:
@@ -65,6 +68,7 @@ class Dialect:
         self.off = True  # whether thinking can be turned off
         self.most: int | None = None  # the largest max_tokens the server takes, once it has said so
         self.effort = True
+        self.defers = True
         if version is not None:
             self.form = "none" if version < (3, 7) else "manual" if version < (4, 6) else "adaptive"
             self.always = version >= (5, 0)
@@ -83,6 +87,9 @@ class Dialect:
         text = reply.message
         if (found := _CAP.search(text)) and "max_tokens" not in extra and self._once("cap"):
             self.most = int(found[1])
+            return True
+        if _DEFERRED.search(text) and self._once("deferred tools"):
+            self.defers = False
             return True
         if _THOUGHT.search(text):
             return self._learn_thoughts(text, body.get("thinking") or {})

@@ -11,7 +11,7 @@ import re
 
 from skald_core.api import ModelInfo
 
-__all__ = ("Version", "family_of", "known_info", "version_of")
+__all__ = ("Version", "defers_tools", "family_of", "known_info", "version_of")
 
 Version = tuple[int, int]
 
@@ -52,6 +52,12 @@ def version_of(model: str) -> Version | None:
 def family_of(model: str) -> str:
     """The model without the date of its release: what wrote a thought can read it again, whatever name it was asked by."""
     return _DATE.sub("", _short(model))
+
+
+def defers_tools(model: str) -> bool:
+    """Whether a model can be given tools by reference (Claude API, "Tool search tool": from 4.5)."""
+    version = version_of(model)
+    return version is not None and version >= (4, 5)
 
 
 @functools.lru_cache(maxsize=256)

@@ -75,7 +75,7 @@ def to_messages(request: ModelRequest, dialect: Dialect, *, thoughts: bool = Tru
         if message.role == "assistant":
             role, content = "assistant", _assistant(message, request.model if thoughts else "")
         else:
-            role, content = "user", list(_user(message, request))
+            role, content = "user", list(_user(message, request, dialect))
         if not content:
             continue
         if out and out[-1]["role"] == role:
@@ -190,10 +190,18 @@ def _call_id(call_id: str) -> str:
 # --- user --------------------------------------------------------------------------------------------------------
 
 
-def _user(message: WireMessage, request: ModelRequest) -> Iterator[Json]:
+def _user(message: WireMessage, request: ModelRequest, dialect: Dialect) -> Iterator[Json]:
+    """Results first. One that brings in tools holds references alone, since they go with nothing else: its text comes
+    after all results."""
+    known = {spec.name for spec in request.tools} if dialect.defers else frozenset()
+    after: list[Json] = []
     for part in message.parts:
         if isinstance(part, ResultPart):
-            content = part.content if part.content.strip() else NO_OUTPUT
+            named = [name for name in part.tools if name in known]
+            content: str | list[Json] = part.content if part.content.strip() else NO_OUTPUT
+            if named:
+                content = [{"type": "tool_reference", "tool_name": name} for name in named]
+                after += _text(part.content)
             block: Json = {"type": "tool_result", "tool_use_id": _call_id(part.id), "content": content}
             if part.is_error:
                 block["is_error"] = True
@@ -202,6 +210,7 @@ def _user(message: WireMessage, request: ModelRequest) -> Iterator[Json]:
             yield from _text(part.text)
         elif isinstance(part, MediaPart):
             yield _media(part, request.info.capabilities)
+    yield from after
 
 
 def _media(part: MediaPart, capabilities: frozenset[str]) -> Json:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from skald_anthropic.dialect import BINDING_BETA, Dialect
 from skald_anthropic.messages import starts_with_thought, to_messages, to_system
-from skald_core.api import ModelRequest, ToolSpec
+from skald_core.api import ModelRequest, ResultPart, ToolSpec
 
 __all__ = ("betas_of", "build_body")
 
@@ -44,7 +45,7 @@ def build_body(request: ModelRequest, dialect: Dialect) -> Json:
         body["system"] = system
     body["messages"] = messages
     if request.tools:
-        body["tools"] = [_tool(spec) for spec in request.tools]
+        body["tools"] = list(_tools(request, dialect))
     body["stream"] = True
     if request.temperature is not None and dialect.sampling and (thinking is None or thinking["type"] == "disabled"):
         body["temperature"] = min(request.temperature, 1.0)
@@ -69,6 +70,24 @@ def betas_of(request: ModelRequest, dialect: Dialect) -> list[str]:
     wanted = request.extra.get("betas")
     words = [word for word in wanted if isinstance(word, str)] if isinstance(wanted, list) else []
     return [*words, BINDING_BETA] if dialect.binding and BINDING_BETA not in words else words
+
+
+def _tools(request: ModelRequest, dialect: Dialect) -> Iterator[Json]:
+    """Deferred tools say so where the server takes that; elsewhere those that a result brought in are tools like any other.
+
+    Where nothing else is there, none is deferred: the API refuses that, and no call could bring one in.
+    """
+    deferred = {spec.name: spec for spec in request.tools if spec.defer_loading}
+    if len(deferred) == len(request.tools):
+        yield from map(_tool, request.tools)
+    elif dialect.defers:
+        for spec in request.tools:
+            yield {**_tool(spec), "defer_loading": True} if spec.defer_loading else _tool(spec)
+    else:
+        parts = (part for message in request.messages for part in message.parts if isinstance(part, ResultPart))
+        brought = dict.fromkeys(name for part in parts for name in part.tools)
+        yield from (_tool(spec) for spec in request.tools if not spec.defer_loading)
+        yield from (_tool(deferred[name]) for name in brought if name in deferred)
 
 
 def _tool(spec: ToolSpec) -> Json:

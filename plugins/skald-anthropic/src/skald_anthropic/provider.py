@@ -10,10 +10,12 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from skald_anthropic.address import parse_address
 from skald_anthropic.dialect import Dialect
 from skald_anthropic.failures import Failures
-from skald_anthropic.known import known_info
+from skald_anthropic.known import defers_tools, known_info
 from skald_anthropic.payload import betas_of, build_body
 from skald_anthropic.reading import read_answer
 from skald_core.api import (
@@ -107,8 +109,14 @@ class AnthropicProvider:
         return f"AnthropicProvider({self.id!r}, {self._address.base_url!r})"
 
     def info(self, model: str) -> ModelInfo:
-        """The caller's word on ``model``, else what its name tells, else defaults."""
-        return self._infos.get(model) or known_info(model)
+        """The caller's word on ``model``, else what its name tells, else defaults.
+
+        Tools are loaded by reference only where the address is Anthropic's own: other servers of this API seldom can.
+        """
+        info = self._infos.get(model) or known_info(model)
+        if self._address.known and model not in self._infos and defers_tools(model):
+            return msgspec.structs.replace(info, tool_loading="reference")
+        return info
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         """One call; see the protocol. Raises the typed errors of ``skald_core.api`` and never anything of httpx."""

@@ -230,7 +230,7 @@ class Answer:
     def _may_be_empty(self) -> bool:
         """A model that has just seen results may have nothing to add, and one told where to stop may stop at once."""
         messages = self._request.messages
-        return bool(self._request.stop_sequences) or (bool(messages) and messages[-1].role == "tool")
+        return bool(self._request.stop_sequences) or (bool(messages) and messages[-1].role in ("tool", "system"))
 
     def _metadata(self) -> dict[str, Any] | None:
         state: dict[str, Any] = {}

@@ -24,6 +24,11 @@ _REASONING_MISSING = re.compile(
     r"reasoning_content.{0,80}(?:missing|must be passed|is required)|missing reasoning_content", re.IGNORECASE
 )
 _ROLE_ORDER = re.compile(r"unexpected role '?user'? after (?:role )?'?tool", re.IGNORECASE)
+_TOOL_MESSAGE = re.compile(
+    r"\bcontent\b.{0,80}(?:required|missing|must|empty|null)|(?:required|missing|must|empty).{0,80}\bcontent\b"
+    r"|\bmessages?\b.{0,80}\btools\b",
+    re.IGNORECASE,
+)
 _OTHER_CAP = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 _OPTIONAL = ("stream_options", "temperature", "prompt_cache_key", "reasoning", "thinking", "usage", "tool_choice")
 
@@ -45,6 +50,7 @@ class Dialect:
         self.echo = service.echo == "calls" or (service.echo == "auto" and traits.echo)
         self.placeholder = service.placeholder
         self.bridge = traits.bridge
+        self.tool_messages = True
         self.marks = service.cache == "marks" and traits.marks
         self._learnt: set[str] = set()
 
@@ -55,6 +61,11 @@ class Dialect:
         field a person set in the model's extra settings is never touched.
         """
         text = reply.message
+        if _TOOL_MESSAGE.search(text) and any("tools" in message for message in body.get("messages") or ()):
+            if self._once("no tool messages"):
+                self.tool_messages = False
+                return True
+            return False
         if _REASONING_MISSING.search(text):
             if self._once("echo"):
                 self.echo, self.placeholder = True, self.placeholder or "."

@@ -33,6 +33,7 @@ class Traits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     echo: bool = False
     bridge: bool = False
     marks: bool = False
+    tool_messages: bool = False
 
 
 class _Names(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -79,6 +80,7 @@ def traits_of(model: str) -> Traits:
         echo=any(t.echo for t in found),
         bridge=any(t.bridge for t in found),
         marks=any(t.marks for t in found),
+        tool_messages=any(t.tool_messages for t in found),
     )
 
 

@@ -21,6 +21,7 @@ from skald_core.api import (
     ResultPart,
     SystemBlock,
     TextPart,
+    ToolSpec,
     WireMessage,
 )
 from skald_openai.dialect import Dialect
@@ -36,6 +37,7 @@ __all__ = (
     "replay_state",
     "system_text",
     "to_messages",
+    "to_tool",
 )
 
 METADATA_KEY = "openai"
@@ -56,7 +58,8 @@ def to_messages(request: ModelRequest, dialect: Dialect) -> list[Json]:
 
     System blocks become one system message, the stable ones first, joined by blank lines. An assistant message keeps
     its text and calls together; each result is a ``tool`` message of its own. Media goes out as a data URL where the
-    model can look at it, else as a note. Reasoning goes back only where the model wants it.
+    model can look at it, else as a note. Reasoning goes back only where the model wants it. Tools that were activated on the
+    way are a system message without content.
     """
     out: list[Json] = []
     mark = dialect.marks and request.cache
@@ -77,9 +80,21 @@ def to_messages(request: ModelRequest, dialect: Dialect) -> list[Json]:
                     if dialect.bridge and out and out[-1]["role"] == "tool":
                         out.append({"role": "assistant", "content": BRIDGE})
                     out.append({"role": "user", "content": content})
+            case "system":
+                if message.tools and dialect.tool_messages:
+                    out.append({"role": "system", "tools": [to_tool(spec) for spec in message.tools]})
     if mark:
         _mark_last(out)
     return out
+
+
+def to_tool(spec: ToolSpec) -> Json:
+    """A tool as chat completions declare it."""
+    parameters = spec.parameters or {"type": "object", "properties": {}}
+    return {
+        "type": "function",
+        "function": {"name": spec.name, "description": spec.description, "parameters": parameters},
+    }
 
 
 def system_text(blocks: Sequence[SystemBlock]) -> tuple[str, str]:
@@ -203,7 +218,9 @@ def _add_reasoning(
     text = "".join(part.text for part in message.parts if isinstance(part, ReasoningPart)) or dialect.placeholder
     if dialect.placeholder and not field:
         field = "reasoning_content"
-    if isinstance(field, str) and field and text:
+    if service.echo_field == "both" and text:
+        wire["reasoning_content"] = wire["reasoning"] = text
+    elif isinstance(field, str) and field and text:
         wire[field] = text
 
 

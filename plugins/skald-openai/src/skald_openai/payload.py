@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from skald_core.api import ModelRequest, ToolSpec
+from skald_core.api import ModelRequest
 from skald_openai.dialect import Dialect
 from skald_openai.effort import asked_effort
-from skald_openai.messages import to_messages
+from skald_openai.messages import to_messages, to_tool
 
 __all__ = ("build_body",)
 
@@ -19,8 +19,11 @@ def build_body(request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
     """
     service = dialect.service
     body: dict[str, Any] = {"model": request.model, "messages": to_messages(request, dialect)}
-    if request.tools:
-        body["tools"] = [_tool(spec) for spec in request.tools]
+    tools = [*request.tools]
+    if not dialect.tool_messages:
+        tools += (spec for message in request.messages for spec in message.tools)
+    if tools:
+        body["tools"] = [to_tool(spec) for spec in tools]
         body["tool_choice"] = "auto"
     body["stream"] = True
     body["stream_options"] = {"include_usage": True}
@@ -42,14 +45,6 @@ def build_body(request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
         else:
             body[field] = value
     return body
-
-
-def _tool(spec: ToolSpec) -> dict[str, Any]:
-    parameters = spec.parameters or {"type": "object", "properties": {}}
-    return {
-        "type": "function",
-        "function": {"name": spec.name, "description": spec.description, "parameters": parameters},
-    }
 
 
 def _effort(request: ModelRequest, dialect: Dialect) -> dict[str, Any]:

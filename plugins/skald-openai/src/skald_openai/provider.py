@@ -10,6 +10,8 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+import msgspec
+
 from skald_core.api import (
     Failure,
     ModelCall,
@@ -24,7 +26,7 @@ from skald_openai.apis import Api, ApiSetting
 from skald_openai.choice import ApiChange, ApiChoice
 from skald_openai.dialect import Dialect
 from skald_openai.failures import RESPONSES, Failures
-from skald_openai.known import known_info
+from skald_openai.known import known_info, traits_of
 from skald_openai.payload import build_body
 from skald_openai.reading import AFTER_STOP, AnswerInTheMaking, read_answer
 from skald_openai.responses.answer import ResponseAnswer
@@ -103,7 +105,11 @@ class OpenAIProvider:
 
     def info(self, model: str) -> ModelInfo:
         """The caller's word on ``model``, else what is known of its family, else the least its service's models have."""
-        return self._infos.get(model) or known_info(model) or ModelInfo(self._endpoint.service.window)
+        service = self._endpoint.service
+        info = self._infos.get(model) or known_info(model) or ModelInfo(service.window)
+        if service.tool_messages and model not in self._infos and traits_of(model).tool_messages:
+            return msgspec.structs.replace(info, tool_loading="system")
+        return info
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         """One call; see the protocol. Raises the typed errors of ``skald_core.api`` and never anything of httpx."""

@@ -45,10 +45,14 @@ class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         ``nine``: ids of tool calls are exactly nine letters or digits. Otherwise the longest id accepted.
     echo, echo_field, placeholder
         Whether reasoning goes back: ``never``; ``calls``, with messages that call tools; ``auto``, as the model's
-        family wants. ``echo_field`` is used when a message does not say in which field its reasoning came;
+        family wants. ``echo_field`` is used when a message does not say in which field its reasoning came; ``both`` sends
+        it as ``reasoning_content`` and as ``reasoning``, whatever it says, for servers that changed the name.
         ``placeholder`` stands in for reasoning that must not be missing but is.
     reasoning_details
         Reasoning comes as OpenRouter's ``reasoning_details`` and goes back that way.
+    tool_messages
+        Takes tools in the middle of a conversation, as a system message with ``tools`` and no content, for model families
+        that can be given them so.
     signatures
         Gemini's: the first call of a message needs a thought signature, or the word that skips its check.
     """
@@ -79,6 +83,7 @@ class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     placeholder: str = ""
     reasoning_details: bool = False
     signatures: bool = False
+    tool_messages: bool = False
 
 
 class Endpoint(ServerAddress, frozen=True, kw_only=True):

@@ -91,12 +91,19 @@ export function publisher({ author, bundled = false, verified = false }) {
   >`;
 }
 
+/** What a plan, which names it by its id alone, may be about. @param {string} id */
+function capabilityTitle(id) {
+  const key = `plug.may_${id}`;
+  const known = t(key);
+  return known === key ? id : known;
+}
+
 /** @param {{id: string, title: string}[] | string[]} capabilities @param {number} [most] */
 export function capabilityChips(capabilities, most = Infinity) {
   const shown = capabilities.slice(0, most);
   const more = capabilities.length - shown.length;
   return html`<ul class="chips" aria-label=${t("plug.may")}>
-    ${shown.map((c) => html`<li class="chip"><sk-icon name="key"></sk-icon>${typeof c === "string" ? c : tt(c.title) || c.id}</li>`)}
+    ${shown.map((c) => html`<li class="chip"><sk-icon name="key"></sk-icon>${typeof c === "string" ? capabilityTitle(c) : tt(c.title) || c.id}</li>`)}
     ${more > 0 ? html`<li class="chip">${t("plug.more", { count: more })}</li>` : nothing}
   </ul>`;
 }
