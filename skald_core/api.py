@@ -38,7 +38,7 @@ from skald_core.loop.provider import (
     TextDelta,
 )
 from skald_core.loop.sse import MAX_EVENT_BYTES, SseDecoder, SseEvent, SseTooLargeError, mend_json
-from skald_core.loop.tools import FileChange, InvalidArguments, Tool, ToolContext, ToolOutput, tool
+from skald_core.loop.tools import FileChange, InvalidArguments, SkillUse, Tool, ToolContext, ToolOutput, tool
 from skald_core.loop.types import (
     Attachment,
     CallPart,
@@ -197,6 +197,7 @@ __all__ = (
     "ServerReply",
     "Service",
     "Settings",
+    "SkillUse",
     "SseDecoder",
     "SseEvent",
     "SseTooLargeError",

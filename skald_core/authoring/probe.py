@@ -19,6 +19,7 @@ import msgspec
 
 from skald_core.authoring.findings import Finding, Severity
 from skald_core.authoring.project import Project, read_project
+from skald_core.loop.tools import FunctionTool
 
 __all__ = ("Report", "main")
 
@@ -128,7 +129,8 @@ class _Probe:
             self.found("error", "tool-description", f"{what}: say in a sentence what it does and when to use it", where)
         for name, schema in tool.parameters.get("properties", {}).items():
             if not schema.get("description"):
-                self.found("warning", "tool-parameter", f"{what}: describe {name!r} in the docstring's Args", where)
+                place = "the docstring's Args" if isinstance(tool, FunctionTool) else "the schema of its parameters"
+                self.found("warning", "tool-parameter", f"{what}: describe {name!r} in {place}", where)
             if not {"type", "anyOf", "enum", "oneOf", "const"} & schema.keys():
                 self.found(
                     "error",

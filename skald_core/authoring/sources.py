@@ -272,9 +272,11 @@ def _own_nodes(function: _Function) -> Iterator[ast.AST]:
 
 def _blocking(source: Source) -> Iterator[Finding]:
     for function, where in _on_the_loop(source):
-        for node in _own_nodes(function):
+        nodes = list(_own_nodes(function))
+        awaited = {node.value for node in nodes if isinstance(node, ast.Await)}
+        for node in nodes:
             if isinstance(node, ast.Call):
-                found = _blocking_call(source, node)
+                found = _blocking_call(source, node, awaited=node in awaited)
                 if found is not None:
                     severity, what, instead = found
                     yield Finding(
@@ -294,7 +296,7 @@ def _blocking(source: Source) -> Iterator[Finding]:
                 )
 
 
-def _blocking_call(source: Source, call: ast.Call) -> tuple[Severity, str, str] | None:
+def _blocking_call(source: Source, call: ast.Call, *, awaited: bool) -> tuple[Severity, str, str] | None:
     name = source.resolve(call.func)
     thread = "await asyncio.to_thread(…)"
     if name in _BLOCKING and (name != "input" or "input" not in source.names):
@@ -304,7 +306,9 @@ def _blocking_call(source: Source, call: ast.Call) -> tuple[Severity, str, str] 
         return "error", f"{name}()", _BLOCKING_MODULES[top]
     if name == "open" and "open" not in source.names:
         return "warning", "open()", thread
-    if isinstance(call.func, ast.Attribute) and call.func.attr in _FILE_METHODS:
+    if (
+        isinstance(call.func, ast.Attribute) and call.func.attr in _FILE_METHODS and not awaited
+    ):  # those of ctx.files() are
         return "warning", f"{call.func.attr}()", thread
     return None
 

@@ -68,7 +68,9 @@ async def _stored(data_dir: Path) -> dict[str, Stored]:
         rows = await database.read(lambda c: c.execute("SELECT id, enabled, state, error FROM plugins").fetchall())
     finally:
         await database.close()
-    return {row[0]: (bool(row[1]), row[2], msgspec.json.decode(row[3], type=Failure) if row[3] else None) for row in rows}
+    return {
+        row[0]: (bool(row[1]), row[2], msgspec.json.decode(row[3], type=Failure) if row[3] else None) for row in rows
+    }
 
 
 async def _list(data_dir: Path, *, as_json: bool, verbose: bool) -> int:

@@ -50,7 +50,10 @@ class Outcome(msgspec.Struct, frozen=True):
 
 def describe(error: BaseException) -> HookFailure:
     text = "".join(traceback.format_exception(error))
-    return HookFailure(type(error).__name__, str(error) or type(error).__name__, text[-8000:])
+    message = str(error) or type(error).__name__
+    if isinstance(error, SystemExit):  # its text may be a bare number
+        message = f"it tried to end the server: SystemExit({message})"
+    return HookFailure(type(error).__name__, message, text[-8000:])
 
 
 class _Call:

@@ -71,6 +71,11 @@ async def fine():
     while True:
         await asyncio.sleep(1)
 
+async def files(ctx, user):
+    files = ctx.files(user)
+    await files.write_text("a.txt", await files.read_text("b.txt"))
+    return str(await files.read_bytes("c.bin"))
+
 def in_a_thread():
     time.sleep(1)
 """

@@ -51,7 +51,7 @@ def test_users_from_first_to_last(signed_in: Page, server: ServerProcess, client
         page.get_by_role("menuitem", name="New password").click()
         page.get_by_label("New password", exact=True).fill("another long password")
         page.get_by_label("New password", exact=True).press("Enter")
-        expect(page.get_by_text("New password set.")).to_be_visible()
+        expect(page.get_by_text("New password set.")).to_be_visible(timeout=20_000)
         assert bruno.get("/api/auth/me").status_code == 401
 
     with closing(server.sign_in("bruno", "another long password")) as bruno:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import datetime as dt
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -72,14 +72,8 @@ class Scene(NamedTuple):
     page: Page
     bob: Page
 
-    def tab(self) -> Page:
-        """One more tab of the administrator's."""
-        return watched(self.page.context)
 
-
-def watched(context: BrowserContext) -> Page:
-    """A tab in which a script error fails the test: Playwright keeps what it heard on the context."""
-    return context.new_page()
+SceneOf = Callable[[PluginAdmin], AbstractContextManager[Scene]]
 
 
 def say(page: Page, text: str) -> None:
@@ -114,7 +108,8 @@ class Count:
     def __init__(self, scene: Scene) -> None:
         self._llm = scene.llm
         self._admin = scene.admin
-        self._page = scene.tab()
+        self._before = len(self._llm.requests)
+        self._page = scene.page.context.new_page()
         self._page.goto("/")
         self._llm.script({"endless": True, "delay": 0.05})
         say(self._page, "Count until I have enough")
@@ -133,13 +128,13 @@ class Count:
         wait_until(lambda: self._admin.call("GET", path)["state"] == "idle", "the answer is complete")
         numbers = [str(n) for n in range(1, self._llm.llm.counted + 1)]
         asked, answer = messages(self._admin.client, self._conversation)
-        assert (asked["role"], answer["role"], answer["error"]) == ("user", "assistant", None)
+        assert (asked["role"], answer["role"], answer.get("error")) == ("user", "assistant", None)
         assert answer["content"].split() == numbers
         assert answer["usage"]["output_tokens"] == len(numbers)
         expect(self._text).to_have_text(" ".join(numbers))
         expect(self._page.get_by_role("button", name="Stop")).to_have_count(0)
-        heard = [r for r in self._llm.requests if "Count until" in str(r["messages"][-1])]
-        assert len(heard) % 2 == 1 or len(heard) == 2, "the model was asked once for each count"
+        heard = [r for r in self._llm.requests[self._before :] if "Count until" in str(r["messages"][-1])]
+        assert len(heard) == 1, "the answer was asked for again"
         self._page.close()
 
 
@@ -388,7 +383,8 @@ def be_newer_and_go(scene: Scene, quiet: tuple[int, int]) -> None:
         admin.job("uninstall", plugin=name)
     for name in NAMES:
         assert scene.venv.version_of(f"skald-plugin-{name}") is None
-        assert admin.row(name) is None
+        row = admin.row(name)  # Python keeps what it imported, so the catalog tells of it until the next restart
+        assert row is None or (row["state"] != "running" and row["restart_needed"]), row
     assert {row["id"] for row in admin.call("GET", "/api/plugins/remains")} == set(NAMES)
     count.goes_on()
 
@@ -396,7 +392,7 @@ def be_newer_and_go(scene: Scene, quiet: tuple[int, int]) -> None:
     page.goto("/plugins")
     page.get_by_role("button", name="Delete its data: reading-list").click()
     dialog = page.locator("sk-plugin-flow")
-    for what in ("reading_list_items", "reading_list_picks", "files, 11"):
+    for what in ("reading_list_items", "reading_list_picks", "files, 22"):
         expect(dialog.get_by_text(what)).to_be_visible(timeout=JOB_MS)
     agree(page, "is deleted.", word="reading-list")
     for name, table, secrets in (("parley", "parley_usage", 1), ("quiet-hours", "quiet_hours_log", 0)):
@@ -417,16 +413,17 @@ def traces(server: ServerProcess) -> list[str]:
         for table in tables:
             columns = {row[1] for row in c.execute(f'PRAGMA table_info("{table}")')}
             if "plugin_id" in columns and table != "plugin_purges":
-                mine += [f"{table}: {row[0]}" for row in c.execute(f'SELECT plugin_id FROM "{table}"') if row[0] in NAMES]
+                mine += [
+                    f"{table}: {row[0]}" for row in c.execute(f'SELECT plugin_id FROM "{table}"') if row[0] in NAMES
+                ]
     return mine + [path.name for path in (server.data / "plugins").glob("*") if path.name in NAMES]
 
 
 @pytest.fixture
 def scene_of(
     browser: Browser, server: ServerProcess, venv: PluginVenv, llm: ThreadedLlm, parley: ParleyServer, faults: list[str]
-) -> Callable[[PluginAdmin], Any]:
+) -> SceneOf:
     """``with scene_of(admin) as scene``: two people signed in, each in a browser profile of their own."""
-    from contextlib import contextmanager
 
     def profile(session: str) -> BrowserContext:
         context = browser.new_context(base_url=server.url, viewport={"width": 1280, "height": 800}, locale="en-US")
@@ -447,7 +444,11 @@ def scene_of(
 
 
 def test_strangers_come_and_go_while_a_chat_streams(
-    server: ServerProcess, llm: ThreadedLlm, scene_of: Callable[[PluginAdmin], Any], audit: Audit, faults: list[str]
+    server: ServerProcess,
+    llm: ThreadedLlm,
+    scene_of: Callable[[PluginAdmin], AbstractContextManager[Scene]],
+    audit: Audit,
+    faults: list[str],
 ) -> None:
     """Nothing they do, and nothing done to them, holds up the conversation or hurts another plugin."""
     admin = PluginAdmin(server.first_user(), server)

@@ -583,7 +583,9 @@ def test_skald_cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
         assert "'breaks' failed: RuntimeError: this broke" in capsys.readouterr().err
         assert main(["greeter", "tells", *there]) == 1
         assert capsys.readouterr().err == "skald: This is told.\n"
-        assert main(["greeter", "save", "http://127.0.0.1:9/page", "a", "b", *there]) == 0  # not where the password goes
+        assert (
+            main(["greeter", "save", "http://127.0.0.1:9/page", "a", "b", *there]) == 0
+        )  # not where the password goes
         assert capsys.readouterr().out == "hello http://127.0.0.1:9/page a b\n"
         with pytest.raises(SystemExit):
             main(["greeter", "--help", *there])

@@ -11,7 +11,7 @@ from pathlib import Path
 import skald_anthropic
 from skald_anthropic.kind import AnthropicMessages
 from skald_core.api import API_VERSION
-from skald_core.plugins.manifest import read_manifest
+from skald_core.testing import local_plugin
 
 PACKAGE = Path(skald_anthropic.__file__).parent
 LOCALES = ("en", "it", "fr")
@@ -23,7 +23,8 @@ def texts(locale: str) -> dict[str, str]:
 
 def test_the_manifest_tells_the_truth() -> None:
     """What it says is contributed is what the hooks return."""
-    manifest = read_manifest(PACKAGE / "skald-plugin.toml")
+    manifest = local_plugin("skald_anthropic").manifest
+    assert manifest is not None
     assert manifest.id == "anthropic"
     assert manifest.accepts(API_VERSION)
     assert manifest.contributes.providers == [kind.id for kind in skald_anthropic.skald_llm_providers()]

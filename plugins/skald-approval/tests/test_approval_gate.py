@@ -11,7 +11,6 @@ from skald_approval.rules import Rule
 from skald_approval.store import Bypasses, Rules
 from skald_core import api as skald
 from skald_core.db.migrations import apply_migrations
-from skald_core.files.userfs import Mount
 from skald_core.loop.database import Connection
 
 
@@ -33,7 +32,7 @@ async def test_seeds(bench: Any, tmp_path: Any) -> None:
     await bench.asked("run_program", command="ls")
     kitchen = tmp_path / "kitchen"
     kitchen.mkdir()
-    bench.fs.set_mounts([Mount("shared/kitchen", kitchen)])
+    bench.fs.set_mounts([skald.Mount("shared/kitchen", kitchen)])
     await bench.asked("look_at", path="shared/kitchen/x")
 
 
@@ -163,7 +162,7 @@ async def test_a_bypass_stays_in_its_mount(bench: Any, tmp_path: Any) -> None:
     """What was allowed in one's own home is not allowed in a folder shared with others."""
     kitchen = tmp_path / "kitchen"
     kitchen.mkdir()
-    bench.fs.set_mounts([Mount("shared/kitchen", kitchen)])
+    bench.fs.set_mounts([skald.Mount("shared/kitchen", kitchen)])
     await bench.answer(await bench.asked("put_file", path="a", text="x"), "allow_conversation")
     shared = await bench.asked("put_file", path="shared/kitchen/a", text="x")
     await bench.answer(shared, "allow_conversation")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import skald_ollama
 from skald_core.api import API_VERSION
-from skald_core.plugins.manifest import read_manifest
+from skald_core.testing import local_plugin
 from skald_ollama.kind import Ollama
 
 PACKAGE = Path(skald_ollama.__file__).parent
@@ -23,7 +23,8 @@ def texts(locale: str) -> dict[str, str]:
 
 def test_the_manifest_tells_the_truth() -> None:
     """What it says is contributed is what the hooks return."""
-    manifest = read_manifest(PACKAGE / "skald-plugin.toml")
+    manifest = local_plugin("skald_ollama").manifest
+    assert manifest is not None
     assert manifest.id == "ollama"
     assert manifest.accepts(API_VERSION)
     assert manifest.contributes.providers == [kind.id for kind in skald_ollama.skald_llm_providers()]

@@ -23,7 +23,6 @@ from skald_core.api import (
     Provider,
     TextDelta,
 )
-from skald_core.plugins.manifest import read_manifest
 from skald_core.testing import AppFactory, local_plugin
 from skald_core.testing.servers import RawServer, Wire, read_all, replies, streams
 from skald_openai.kind import OpenAICompatible
@@ -38,7 +37,8 @@ def texts(locale: str) -> dict[str, str]:
 
 def test_the_manifest_tells_the_truth() -> None:
     """What it says is contributed is what the hooks return."""
-    manifest = read_manifest(PACKAGE / "skald-plugin.toml")
+    manifest = local_plugin("skald_openai").manifest
+    assert manifest is not None
     assert manifest.id == "openai"
     assert manifest.accepts(API_VERSION)
     assert manifest.contributes.providers == [kind.id for kind in skald_openai.skald_llm_providers()]

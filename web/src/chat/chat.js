@@ -1097,6 +1097,10 @@ export class SkChat extends SkElement {
         color: var(--accent-text);
       }
       @media (max-width: 40rem) {
+        /* The title needs the room; the composer names the agent too. */
+        .title .chip {
+          display: none;
+        }
         .column {
           padding-inline: var(--s3);
         }
