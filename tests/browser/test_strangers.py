@@ -291,7 +291,7 @@ def hours_around_now() -> tuple[int, int]:
 # --- the walk -----------------------------------------------------------------------------------------------------
 
 
-def come_and_be_used(scene: Scene, audit: Audit) -> None:
+def come_and_be_used(scene: Scene, audit: Audit, quiet: tuple[int, int]) -> None:
     """The first run of the server."""
     admin, page = scene.admin, scene.page
     count = Count(scene)
@@ -309,8 +309,7 @@ def come_and_be_used(scene: Scene, audit: Audit) -> None:
     set_up_parley(scene)
     talk_with_polly(scene)
     count.goes_on()
-    start, end = hours_around_now()
-    save_form(page, "/plugins/quiet-hours", {"From (hour)": start, "Until (hour)": end})
+    save_form(page, "/plugins/quiet-hours", {"From (hour)": quiet[0], "Until (hour)": quiet[1]})
     be_refused(scene)
     count.goes_on()
     assert [r["tool"] for r in admin.call("GET", "/api/plugin/quiet-hours/log")] == ["reading_list_save"]
@@ -456,7 +455,7 @@ def test_strangers_come_and_go_while_a_chat_streams(
     add_fake_model(admin.client, llm.url)
     quiet = hours_around_now()
     with scene_of(admin) as scene:
-        come_and_be_used(scene, audit)
+        come_and_be_used(scene, audit, quiet)
     server.stop()
     server.start()
     with scene_of(PluginAdmin(server.sign_in(), server)) as scene:

@@ -133,8 +133,7 @@ class Instance:
         self._address += 1
         peer = f"10.{self._address >> 16 & 255}.{self._address >> 8 & 255}.{self._address & 255}"
         sent = {"x-forwarded-for": peer, **cookie(token), **(headers or {})}
-        answer = self.http.request(method, self.server.url + path, headers=sent, **more)
-        return answer
+        return self.http.request(method, self.server.url + path, headers=sent, **more)
 
     def ask(self, person: Person, method: str, path: str, body: Any = None) -> Any:
         """A request that must succeed; its answer."""
@@ -206,9 +205,7 @@ class Instance:
 
     def sign_in(self, person: Person) -> str:
         """A new session, which becomes the person's."""
-        answer = self.request(
-            "POST", "/api/auth/login", json={"username": person.name, "password": person.password}
-        )
+        answer = self.request("POST", "/api/auth/login", json={"username": person.name, "password": person.password})
         assert answer.is_success, answer.text
         person.token = self._token(answer, person)
         return person.token
@@ -310,6 +307,11 @@ class Instance:
         self.llm.llm.steps.append({"when": f"bypass-{person.name}", "calls": [_call("keeper_keep", text=text)]})
         conversation = self.ask(person, "POST", "/api/conversations", {})["id"]
         self.talk(person, conversation, f"bypass-{person.name}")
+        print(
+            self.ask(person, "GET", f"/api/conversations/{conversation}"),
+            self.ask(person, "GET", f"/api/conversations/{conversation}/messages"),
+            self.ask(person, "GET", "/api/inbox"),
+        )
         (asked,) = [r for r in self.ask(person, "GET", "/api/inbox?status=pending")["items"] if text in r["arguments"]]
         self.ask(person, "POST", f"/api/requests/{asked['id']}/answer", {"choice": "allow_conversation"})
         self.settled(person, conversation)

@@ -213,8 +213,7 @@ _WHOLE: tuple[Sent, ...] = (
 def odd_bodies(operation: Operation, *, small: bool, turn: int) -> Iterator[Sent]:
     """Bodies that make no sense. ``small`` keeps a share of them that moves on with ``turn``."""
     share = 4 if small else 1
-    for body in itertools.islice(_WHOLE, turn % share, None, share):
-        yield body
+    yield from itertools.islice(_WHOLE, turn % share, None, share)
     fine = sample(operation)
     if not isinstance(fine, dict):
         return
@@ -232,7 +231,8 @@ def _text(what: str, body: Any) -> Sent:
 
 
 _ODD_IDS = (
-    "..", "%2e%2e%2f%2e%2e%2fsystem.db", "%00", "%ff", "a%0d%0ab", "'--", HUGE_NUMBER, str(2**63), "-1", "0", "x" * 5000, "%F0%9F%A6%8A",
+    "..", "%2e%2e%2f%2e%2e%2fsystem.db", "%00", "%ff", "a%0d%0ab", "'--", HUGE_NUMBER, str(2**63), "-1", "0", "x" * 5000,
+    "%F0%9F%A6%8A",
 )  # fmt: skip
 
 
@@ -244,7 +244,19 @@ def odd_paths(operation: Operation, ids: dict[str, str], *, small: bool, turn: i
             yield operation.fill({**ids, name: value})
 
 
-_ODD_QUERIES = (HUGE_NUMBER, "-1", "nan~nan~x", f"{HUGE_NUMBER}~1~x", "1~1e999~x", "%00", "%ff", "", "x" * 4000, "1&{0}=2", "[]")
+_ODD_QUERIES = (
+    HUGE_NUMBER,
+    "-1",
+    "nan~nan~x",
+    f"{HUGE_NUMBER}~1~x",
+    "1~1e999~x",
+    "%00",
+    "%ff",
+    "",
+    "x" * 4000,
+    "1&{0}=2",
+    "[]",
+)
 
 
 def odd_queries(operation: Operation) -> Iterator[str]:
