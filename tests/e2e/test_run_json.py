@@ -68,6 +68,7 @@ def test_one_prompt(client: httpx.Client, llm: ThreadedLlm, env: dict[str, str])
     assert text == result["final_text"] == "Forty two."
     assert result["subtype"] == "success"
     assert result["run_id"] == program.events[0]["run_id"]
+    assert (program.events[0]["permission_mode"], program.events[0]["cwd"]) == ("plugins", "~")
     assert program.stderr == ""
 
 

@@ -251,10 +251,12 @@ class Instance:
         self.ask(person, "POST", f"/api/conversations/{conversation}/messages", body)
         self.settled(person, conversation)
 
-    def settled(self, person: Person, conversation: str) -> None:
+    def settled(self, person: Person, conversation: str, *states: str) -> None:
+        """Wait for the turn to end, or to wait for its person."""
+
         def look() -> bool:
             state = self.ask(person, "GET", f"/api/conversations/{conversation}")["state"]
-            return bool(state != "running")
+            return state in (states or ("idle", "waiting"))
 
         wait_until(look, f"{person.name}'s turn to end")
 
@@ -280,20 +282,20 @@ class Instance:
         self.ask(person, "POST", f"/api/conversations/{conversation}/regenerate", {"message": said[-1]["id"]})
         self.settled(person, conversation)
         self.talk(person, conversation, f"break-{name}")
+        self._allow(person, conversation, "allow_once")
         failing = self.ask(person, "POST", "/api/conversations", {})["id"]
         self.talk(person, failing, f"fail-{name}")
         self.talk(person, conversation, f"keep-{name}")
         waiting = {"client_id": "queued", "content": self.plant(person, "queued message")}
         queued = self.ask(person, "POST", f"/api/conversations/{conversation}/messages", waiting)["queued"]
         assert queued is not None, "nothing waits, so the call was not asked about"
-        request = self.ask(person, "GET", "/api/inbox")["items"][0]
-        assert request["status"] == "pending", request
+        request = self._asked(person, conversation)
         note = self.ask(person, "POST", "/api/plugin/keeper/notes", {"text": self.plant(person, "note")})
         own = {"motto": self.plant(person, "own setting"), "pin": self.plant(person, "own secret", secret=True)}
         self.ask(person, "PUT", "/api/my/plugins/keeper/config", {"values": own})
         person.ids |= {
             "conversation": conversation,
-            "request_id": request["id"],
+            "request_id": request,
             "message": str(said[0]["id"]),
             "queued": str(queued["id"]),
             "note": note["id"],
@@ -307,16 +309,23 @@ class Instance:
         self.llm.llm.steps.append({"when": f"bypass-{person.name}", "calls": [_call("keeper_keep", text=text)]})
         conversation = self.ask(person, "POST", "/api/conversations", {})["id"]
         self.talk(person, conversation, f"bypass-{person.name}")
-        print(
-            self.ask(person, "GET", f"/api/conversations/{conversation}"),
-            self.ask(person, "GET", f"/api/conversations/{conversation}/messages"),
-            self.ask(person, "GET", "/api/inbox"),
-        )
-        (asked,) = [r for r in self.ask(person, "GET", "/api/inbox?status=pending")["items"] if text in r["arguments"]]
-        self.ask(person, "POST", f"/api/requests/{asked['id']}/answer", {"choice": "allow_conversation"})
-        self.settled(person, conversation)
+        self._allow(person, conversation, "allow_conversation")
         (bypass,) = self.ask(person, "GET", "/api/plugin/approval/bypasses")
         return str(bypass["id"])
+
+    def _asked(self, person: Person, conversation: str) -> str:
+        """The request that waits in a conversation."""
+
+        def look() -> str:
+            items = self.ask(person, "GET", "/api/inbox?status=pending")["items"]
+            return "".join(r["id"] for r in items if r["conversation"] == conversation)
+
+        return str(wait_until(look, f"{person.name} to be asked"))
+
+    def _allow(self, person: Person, conversation: str, choice: str) -> None:
+        request = self._asked(person, conversation)
+        self.ask(person, "POST", f"/api/requests/{request}/answer", {"choice": choice})
+        self.settled(person, conversation, "idle")
 
     def _messages(self, person: Person, conversation: str) -> list[dict[str, Any]]:
         found = self.ask(person, "GET", f"/api/conversations/{conversation}/messages")
