@@ -70,11 +70,11 @@ say "browser code"
   npm test --silent
 )
 if [ "$mode" = all ]; then
-  say "benchmarks and crash programs, small"
+  say "benchmarks, crash and isolation programs, small"
   "$bin/python" tests/bench/startup.py --idle 5
   "$bin/python" tests/bench/stream.py
   "$bin/python" tests/bench/newcomer.py
-  for program in tests/bench/loop.py tests/bench/plugins.py tests/crash/run.py; do
+  for program in tests/bench/loop.py tests/bench/plugins.py tests/crash/run.py tests/security/isolation.py; do
     if [ -f "$program" ]; then "$bin/python" "$program" --small; fi
   done
 fi

@@ -125,7 +125,12 @@ class HumanRequests:
             )
             return request
 
-        stored = await self._db.write(work)
+        writing = asyncio.ensure_future(self._db.write(work))
+        try:
+            stored = await asyncio.shield(writing)
+        except asyncio.CancelledError:  # the run was stopped while it was written: a card nobody waits for must not stay
+            await asyncio.shield(self._take_back(writing))
+            raise
         if stored.status != "pending":
             return stored
         self._waiters.setdefault(stored.id, asyncio.get_running_loop().create_future())
@@ -135,12 +140,11 @@ class HumanRequests:
     async def wait(self, request: HumanRequest) -> Answer | None:
         """The answer, or None when it expired or was cancelled. Cancelling the wait cancels the request."""
         waiter = self._waiters.setdefault(request.id, asyncio.get_running_loop().create_future())
-        current = await self.get(request.id)  # an answer given before anybody waited told no waiter
-        if current.status != "pending":
-            self._waiters.pop(request.id, None)
-            return current.answer
         timeout = None if request.expires_at is None else max(0.0, request.expires_at - self._now())
         try:
+            current = await self.get(request.id)  # an answer given before anybody waited told no waiter
+            if current.status != "pending":
+                return current.answer
             async with asyncio.timeout(timeout):
                 return await asyncio.shield(waiter)
         except TimeoutError:
@@ -220,6 +224,11 @@ class HumanRequests:
         await self._db.write(
             lambda c: c.executemany("DELETE FROM human_requests WHERE conversation=? AND call_id=?", rows)
         )
+
+    async def _take_back(self, writing: asyncio.Future[HumanRequest]) -> None:
+        stored = await writing
+        if stored.status == "pending" and not self._released:
+            await self._end(stored.id, "cancelled")
 
     async def _end(self, request_id: str, status: Status) -> None:
         values = (status, self._now(), request_id)

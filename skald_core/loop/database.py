@@ -141,7 +141,13 @@ class Database:
                 connection.execute(f"PRAGMA key = \"x'{self._key.hex()}'\"")
                 connection.execute("PRAGMA cipher_memory_security = OFF")
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            for pragma in ("busy_timeout=5000", "synchronous=NORMAL", "foreign_keys=ON", "temp_store=MEMORY"):
+            for pragma in (
+                "busy_timeout=5000",
+                "synchronous=NORMAL",
+                "foreign_keys=ON",
+                "temp_store=MEMORY",
+                "secure_delete=ON",  # what somebody deletes is overwritten, not left in free pages
+            ):
                 connection.execute(f"PRAGMA {pragma}")
         except sqlite.Error as error:
             translated = _translate(error, self.path)

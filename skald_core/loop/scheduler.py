@@ -12,6 +12,7 @@ import asyncio
 import logging
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -232,8 +233,10 @@ class Scheduler:
             return
         except ToolError as error:
             work.refuse("failed", str(error) or f"{tool.name} failed", "error")
-        except Exception as error:
-            log.exception("tool %r failed", tool.name)
+        except Exception as error:  # noqa: BLE001 -- a tool may raise anything; it becomes the call's result
+            # Where, not what: what it says may be the person's own words, which are not for a log. It is in the result.
+            where = "".join(traceback.format_tb(error.__traceback__))
+            log.error("tool %r failed with %s\n%s", tool.name, type(error).__name__, where.rstrip())
             work.refuse("failed", f"{type(error).__name__}: {error}" if str(error) else type(error).__name__, "error")
         finally:
             work.duration = round((time.perf_counter() - began) * 1000)

@@ -371,7 +371,11 @@ class Skald:
         return proved
 
     async def sign_out(self, token: str) -> None:
+        """End a session and its live connections; others of the same user go on."""
+        user = await self.logins.check(token)
         await self.logins.end(token)
+        if user is not None and (context := self._contexts.get(user.id)) is not None:
+            context.feed.close("signed_out", session=token)
 
     async def change_password(self, user: User, old: str, new: str, *, address: str) -> str:
         """Returns a new session token; every older one is dead and its sockets are closed before this returns."""

@@ -50,9 +50,13 @@ class _Channel:
 
 
 class Subscriber:
-    """One client's outgoing queue. ``get`` waits for the next payload; None means it was dropped or closed."""
+    """One client's outgoing queue. ``get`` waits for the next payload; None means it was dropped or closed.
 
-    def __init__(self) -> None:
+    ``session`` is the sign-in it was opened with; it ends with that one.
+    """
+
+    def __init__(self, session: str = "") -> None:
+        self.session = session
         self._queue: deque[bytes] = deque()
         self._ready = asyncio.Event()
         self.conversations: set[str] = set()
@@ -152,6 +156,8 @@ class Feed:
             channel.bytes = 0
             channel.seq += 1
 
-    def close(self, reason: str) -> None:
+    def close(self, reason: str, *, session: str = "") -> None:
+        """End the subscriptions of one sign-in, or all."""
         for subscriber in list(self._subscribers):
-            subscriber.close(reason)
+            if not session or subscriber.session == session:
+                subscriber.close(reason)

@@ -73,8 +73,12 @@ def problem_for(error: Exception, locale: str, translate: Translate) -> Problem:
             return make(422, f"files_{error.code}", str(error))
         case LoopError():
             return make(422, error.kind, str(error))
-        case msgspec.ValidationError():
+        case msgspec.DecodeError():
             return make(422, "bad_input", str(error))
+        case RecursionError():  # the body: nothing else nests as deep as a client wants
+            return make(422, "bad_input", "The request is nested too deeply.")
+        case OverflowError():  # a whole number that no column takes
+            return make(422, "bad_input", "A number in the request is too large.")
         case HTTPException():
             code = {
                 401: "not_signed_in",

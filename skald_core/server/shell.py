@@ -150,10 +150,10 @@ class Shell:
         await send({"type": "http.response.body", "body": b"" if head else body, "more_body": False})
 
     def _load(self, name: str) -> _Asset | None:
-        path = (self._web / name).resolve()
-        if not path.is_relative_to(self._web):
-            return None
         try:
+            path = (self._web / name).resolve()
+            if not path.is_relative_to(self._web):
+                return None
             stat = path.stat()
             if not path.is_file():
                 return None
@@ -162,7 +162,7 @@ class Shell:
             if known is not None and known.stamp == stamp:
                 return known
             body = path.read_bytes()
-        except OSError:
+        except (OSError, ValueError):  # the latter for a name no file system takes
             return None
         if name == "index.html":
             self._csp = self._policy()

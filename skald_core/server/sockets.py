@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from http.cookies import SimpleCookie
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
@@ -82,14 +81,14 @@ class Sockets:
         await self._serve(context, token, receive, send)
 
     async def _serve(self, context: UserContext, token: str | None, receive: Receive, send: Send) -> None:
-        subscriber = Subscriber()
+        subscriber = Subscriber(session=token or "")
         context.feed.attach(subscriber)
         if await self._app.authenticate(token) is None:  # it ended after it was checked and before it could be closed
             subscriber.close("signed_out")
         hello = {"type": "hello", "epoch": context.feed.epoch, "user": context.user.id}
         subscriber.push(msgspec.json.encode(hello))
         writer = asyncio.create_task(self._write(subscriber, send), name="socket-write")
-        pinger = asyncio.create_task(self._ping(subscriber), name="socket-ping")
+        pinger = asyncio.create_task(self._ping(subscriber, token), name="socket-ping")
         try:
             while True:
                 message = await receive()
@@ -98,7 +97,7 @@ class Sockets:
                 text = message.get("text")
                 try:
                     command = _decoder.decode(text if text is not None else message.get("bytes") or b"")
-                except (msgspec.DecodeError, msgspec.ValidationError) as error:
+                except (msgspec.DecodeError, RecursionError) as error:  # the latter: nested too deeply to be read
                     subscriber.push(msgspec.json.encode({"type": "refused", "detail": str(error)[:200]}))
                     continue
                 await self._obey(context, subscriber, command)
@@ -146,16 +145,19 @@ class Sockets:
         code = {"slow": 4408, "signed_out": 4401, "shutdown": 1012}.get(subscriber.closed_reason, 1000)
         await send({"type": "websocket.close", "code": code, "reason": subscriber.closed_reason})
 
-    async def _ping(self, subscriber: Subscriber) -> None:
+    async def _ping(self, subscriber: Subscriber, token: str | None) -> None:
         while True:
             await asyncio.sleep(PING_SECONDS)
+            if await self._app.authenticate(token) is None:  # its days are over: nobody announces that
+                subscriber.close("signed_out")
             subscriber.push(b'{"type":"ping"}')
 
 
 def _cookie(scope: Scope) -> str | None:
     for name, value in scope["headers"]:
-        if name == b"cookie":
-            morsel = SimpleCookie(value.decode("latin-1")).get(COOKIE)
-            if morsel is not None:
-                return morsel.value
+        if name == b"cookie":  # parsed here: the standard library's parser raises for what others set beside it
+            for part in value.decode("latin-1").split(";"):
+                key, _, token = part.strip().partition("=")
+                if key == COOKIE:
+                    return str(token)
     return None

@@ -52,6 +52,10 @@ class Canaries:
     def __len__(self) -> int:
         return len(self._planted) + len(self._tokens)
 
+    def of(self, owner: str) -> list[Canary]:
+        """What somebody's data hold."""
+        return [canary for canary in self._planted.values() if canary.owner == owner]
+
     def found(self, data: bytes) -> Iterator[Canary]:
         """Every one that is in ``data``, once."""
         for text in set(_PATTERN.findall(data)):

@@ -21,7 +21,7 @@ from tests.security.canaries import Canaries
 from tests.support.fake_llm import ThreadedLlm
 from tests.support.server import ServerProcess, wait_until
 
-__all__ = ("CAPABILITY_ROLES", "Instance", "Listener", "Person", "cookie")
+__all__ = ("CAPABILITY_ROLES", "PICTURE", "Instance", "Listener", "Person", "cookie")
 
 CAPABILITY_ROLES = {
     "clerk": "users.manage",
@@ -31,6 +31,9 @@ CAPABILITY_ROLES = {
     "counter": "keeper.count",
 }
 """A user of each of these names has a role of the same name, with this one capability."""
+
+PICTURE = "picture.png"
+"""The name of a file everybody has in their home."""
 
 SEES_NAMES = "root spareroot clerk smith"
 """Who manages accounts, or who may use a plugin, is shown people's names."""
@@ -106,15 +109,15 @@ def refused_socket(url: str, headers: dict[str, str]) -> bool:
 class Instance:
     """Make one with :meth:`start`; ``people`` are there by name afterwards."""
 
-    def __init__(self, folder: Path, llm: ThreadedLlm) -> None:
+    def __init__(self, folder: Path, llm: ThreadedLlm, roles: dict[str, str]) -> None:
         self.data = folder / "data"
+        self.roles = roles
         self.canaries = Canaries()
         self.people: dict[str, Person] = {}
         self.output: list[str] = []
         self.llm = llm
         plugins = folder / "plugins"
         _install_keeper(plugins)
-        self.data.mkdir()
         self.server = ServerProcess(
             self.data, args=("--trusted-proxy", "127.0.0.1"), env={"PYTHONPATH": str(plugins), "SKALD_LOG": "INFO"}
         )
@@ -159,7 +162,7 @@ class Instance:
         root.token = self._token(answer, root)
         self.stop()
         with contextlib.closing(sqlite3.connect(self.data / "database" / "system.db")) as database, database:
-            for role, capability in CAPABILITY_ROLES.items():
+            for role, capability in self.roles.items():
                 database.execute("INSERT INTO roles VALUES(?,?,?)", (role, role, time.time()))
                 database.execute("INSERT INTO role_capabilities VALUES(?,?)", (role, capability))
         self.server.start()
@@ -180,7 +183,7 @@ class Instance:
             ("mover", "member", False),
             ("spare", "member", False),
             ("spareroot", "admin", False),
-            *((name, name, False) for name in CAPABILITY_ROLES),
+            *((name, name, False) for name in self.roles),
         ):
             self._person(name, role, encrypted=encrypted)
         others = [person for person in self.people.values() if person is not root]
@@ -231,7 +234,8 @@ class Instance:
             key = self.canaries.plant("provider key", "root", disk="system", secret=True)
             settings = {"base_url": self.llm.url, "api_key": key}
             provider = self.ask(root, "POST", "/api/providers", {"type": "openai", "name": name, "settings": settings})
-            body = {"provider": provider["id"], "model": "fake-model", "title": name}
+            info = {"capabilities": ["tools", "vision"]}
+            body = {"provider": provider["id"], "model": "fake-model", "title": name, "info": info}
             model = self.ask(root, "POST", "/api/models", body)
             root.ids |= {"provider": provider["id"], "model": model["id"]}
             if name == "spare":
@@ -263,9 +267,8 @@ class Instance:
     def _plant(self, person: Person) -> None:
         name = person.name
         home = self.data / "homes" / person.id
-        home.mkdir(parents=True, exist_ok=True)
-        file = self.plant(person, "file name", file=True)
-        (home / f"{file}.txt").write_text(self.plant(person, "file", file=True))
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (home / PICTURE).write_bytes(b"\x89PNG\r\n\x1a\n" + self.plant(person, "file", file=True).encode())
         spoken = {what: self.plant(person, what) for what in ("answer", "call", "failure", "breakage")}
         self.llm.llm.steps += [
             {"when": f"say-{name}", "text": f"said {spoken['answer']}"},
@@ -277,7 +280,7 @@ class Instance:
         made = self.ask(person, "POST", "/api/conversations", {"title": self.plant(person, "title"), "client_id": "c1"})
         conversation = made["id"]
         first = f"say-{name} {self.plant(person, 'message')}"
-        self.talk(person, conversation, first, attachments=[{"path": f"{file}.txt", "name": f"{file}.txt"}])
+        self.talk(person, conversation, first, attachments=[{"path": PICTURE, "name": PICTURE}])
         said = self._messages(person, conversation)
         self.ask(person, "POST", f"/api/conversations/{conversation}/regenerate", {"message": said[-1]["id"]})
         self.settled(person, conversation)

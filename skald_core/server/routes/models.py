@@ -13,7 +13,7 @@ from litestar.params import FromPath, JSONBody
 from skald_core.errors import BadInput
 from skald_core.llm.catalogue import ModelCatalogue
 from skald_core.llm.rows import ModelRow, ProviderRow
-from skald_core.loop.errors import LoopError, ModelError
+from skald_core.loop.errors import LoopError, ModelError, NetworkError
 from skald_core.loop.types import ModelInfo
 from skald_core.plugins.contributions import ProviderType, RemoteModel
 from skald_core.server.guards import caller, capability, runtime, signed_in
@@ -253,8 +253,11 @@ async def _discover(kind: ProviderType) -> list[dict[str, Any]]:
 @get("/api/providers/{provider:str}/models", guards=[manage])
 async def remote_models(request: AnyRequest, provider: FromPath[str]) -> list[dict[str, Any]]:
     row = await runtime(request).catalogue.table.provider(provider)
-    async with asyncio.timeout(30):
-        return [_remote_view(m) for m in await _type(request, row.type).list_models(row.everything())]
+    try:
+        async with asyncio.timeout(30):
+            return [_remote_view(m) for m in await _type(request, row.type).list_models(row.everything())]
+    except TimeoutError:
+        raise NetworkError("The server did not answer within 30 seconds.") from None
 
 
 @get("/api/models", guards=[signed_in])
@@ -280,6 +283,7 @@ async def change_model(request: AnyRequest, model: FromPath[str], data: JSONBody
     row = await app.catalogue.table.change_model(
         model, title=data.title, priority=data.priority, enabled=data.enabled, info=data.info, extra=data.extra
     )
+    await app.audit(caller(request), "model.change", row.title)
     await app.models_changed()
     return _model_view(app.catalogue, row)
 
@@ -297,6 +301,7 @@ async def remove_model(request: AnyRequest, model: FromPath[str]) -> None:
 async def order(request: AnyRequest, data: JSONBody[Order]) -> list[dict[str, Any]]:
     app = runtime(request)
     await app.catalogue.table.order(data.ids)
+    await app.audit(caller(request), "model.order", ", ".join(data.ids))
     await app.models_changed()
     return [_model_view(app.catalogue, row) for row in app.catalogue.models()]
 
