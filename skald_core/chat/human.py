@@ -128,7 +128,9 @@ class HumanRequests:
         writing = asyncio.ensure_future(self._db.write(work))
         try:
             stored = await asyncio.shield(writing)
-        except asyncio.CancelledError:  # the run was stopped while it was written: a card nobody waits for must not stay
+        except (
+            asyncio.CancelledError
+        ):  # the run was stopped while it was written: a card nobody waits for must not stay
             await asyncio.shield(self._take_back(writing))
             raise
         if stored.status != "pending":
