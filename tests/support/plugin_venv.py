@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from importlib.metadata import distribution
@@ -15,6 +16,11 @@ from skald_core.plugins.install.environment import kernel_names, snapshot
 from tests.support.server import ROOT
 
 __all__ = ("PluginVenv",)
+
+
+def _interruptible() -> None:
+    """A test run started in the background hands an ignored SIGINT on to what it starts; a terminal does not."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class PluginVenv:
@@ -91,6 +97,7 @@ class PluginVenv:
             check=check,
             timeout=180,
             cwd=self.folder,
+            preexec_fn=_interruptible,
         )
 
     def version_of(self, name: str) -> str | None:
