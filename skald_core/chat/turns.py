@@ -106,4 +106,5 @@ class TurnWatch:
         self._tell(turn, "skald_turn_finished", {"turn": turn, "end": end})
 
     def _tell(self, turn: TurnInfo, hook: str, arguments: dict[str, Any]) -> None:
-        self._later(f"turn {turn.conversation}", self._hooks.tell(hook, arguments, timeout=TELL_SECONDS))
+        if self._hooks.implemented(hook):
+            self._later(f"turn {turn.conversation}", self._hooks.tell(hook, arguments, timeout=TELL_SECONDS))

@@ -168,6 +168,10 @@ class Dispatcher:
         self._own.pop(plugin_id, None)
         self._calls.clear()
 
+    def implemented(self, hook: str, only: Collection[str]) -> bool:
+        """Whether any of these plugins would be called."""
+        return any(call.plugin in only for call in self._calls_of(hook))
+
     def hooks_of(self, plugin_id: str) -> list[str]:
         return sorted(self._own.get(plugin_id, ()))
 

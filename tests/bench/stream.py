@@ -154,7 +154,7 @@ async def measure(server: ServerProcess, llm: str, rounds: int) -> dict[str, Any
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--delay", type=float, default=0.02, help="seconds between the model server's tokens")
     args = parser.parse_args()
     script = Path(__file__).parent.parent / "support" / "fake_llm.py"
