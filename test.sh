@@ -40,6 +40,7 @@ build_web .venv-test
 prepare_node_tests .venv-test
 [ "$mode" = quick ] || prepare_chromium
 bin=.venv-test/bin
+"$bin/python" -m compileall -q -j 2 skald_core plugins/*/src tests/support # hundreds of servers start in the tests
 SKALD_CHROMIUM=$(find_chromium || true)
 SKALD_NODE=$(node_path .venv-test)/node
 export SKALD_NODE SKALD_CHROMIUM SKALD_STRICT_PLUGINS=1 PYTHONDONTWRITEBYTECODE=1
